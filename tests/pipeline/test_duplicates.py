@@ -12,7 +12,7 @@ from rocketlens.pipeline.duplicates import (
     archived_messages,
     find_duplicates,
 )
-from rocketlens.pipeline.jobs import shortened_errors
+from rocketlens.pipeline.jobs import shorten_errors
 from tests.support.archives import archive_store
 from tests.support.object_store import BUCKET, object_store
 from tests.support.synthetic import START_MS, record, write_log
@@ -100,5 +100,5 @@ def test_a_damaged_file_of_an_archive_is_named_and_no_answer(spark, tmp_path):
     content[-40] ^= 1
     path.write_bytes(content)
     table, _ = archived_messages(spark, str(tmp_path / "lake"), "", None, None)
-    with pytest.raises(StoreError, match=f"{path.name} cannot be read"), shortened_errors():
+    with pytest.raises(StoreError, match=f"{path.name} cannot be read"), shorten_errors():
         find_duplicates(table, max_num=10)

@@ -19,7 +19,7 @@ from rocketlens.archive.copied import (
     Missing,
     QueueRange,
     behind_of,
-    joined,
+    join_ranges,
 )
 from rocketlens.archive.journal import next_batch
 from rocketlens.archive.source import coverage_of
@@ -258,7 +258,7 @@ class Model:
                 short.append(share)
         self.step()
         asyncio.run(planner.check_same(self.record_at))
-        ranges = joined(ranges)
+        ranges = join_ranges(ranges)
         behind = planner.behind(ranges)
         lost = list(plan.lost)
         lost += [ArchivedCluster.lost(None, plan, copied, ranges, each, "lost") for each in short]

@@ -54,7 +54,7 @@ class QueueRange(NamedTuple):
     def key(self) -> "Queue":
         return self.topic, self.broker, self.queue_id
 
-    def joined(self, other: Self) -> Self:
+    def join(self, other: Self) -> Self:
         """Return the range from the first to the last offset of two ranges of one queue."""
         times = [(each.first_ms, each.last_ms) for each in (self, other) if each.rows]
         lasts = [each.last for each in (self, other) if each.last is not None]
@@ -110,12 +110,12 @@ class Missing(NamedTuple):
         return cls(*json.loads(text))
 
 
-def joined(ranges: Iterable[QueueRange]) -> list[QueueRange]:
+def join_ranges(ranges: Iterable[QueueRange]) -> list[QueueRange]:
     """Return one range for each generation of a queue."""
     found: dict[tuple[Any, ...], QueueRange] = {}
     for each in ranges:
         key = (*each.key, each.generation)
-        found[key] = found[key].joined(each) if key in found else each
+        found[key] = found[key].join(each) if key in found else each
     return [found[key] for key in sorted(found)]
 
 
@@ -179,7 +179,7 @@ class Copied:
             for each in batch.ranges or _old_ranges(batch):
                 generations = self.queues.setdefault(each.key, {})
                 known = generations.get(each.generation)
-                generations[each.generation] = each if known is None else known.joined(each)
+                generations[each.generation] = each if known is None else known.join(each)
                 self.current[each.key] = each.generation
 
     def newest_ms(self, broker: str) -> int | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 import numpy as np
 
 from rocketlens.archive.bloom import CHECKSUMS, FILTER_OPTIONS, checksums
-from rocketlens.archive.copied import LastRecord, QueueRange, joined
+from rocketlens.archive.copied import LastRecord, QueueRange, join_ranges
 from rocketlens.archive.location import ArchiveLocation
 from rocketlens.archive.seal import SEALED, SealingSink
 from rocketlens.archive.tables import (
@@ -27,9 +27,9 @@ from rocketlens.archive.tables import (
     columns_of,
     day_text,
     days_of,
-    dictionary_encoded,
+    encode_dictionaries,
     key_rows,
-    sorted_by_hash,
+    sort_by_hash,
 )
 from rocketlens.late import pa, pc, pq
 
@@ -164,7 +164,7 @@ class ShareFiles:
     @property
     def ranges(self) -> list[QueueRange]:
         """The written range of each queue."""
-        return joined(self._ranges)
+        return join_ranges(self._ranges)
 
     def close(self) -> list[DataFile]:
         """Finish and sync the files; return them."""
@@ -239,7 +239,7 @@ class _DayFiles:
         self._keys.clear()
         if keys.num_rows:
             self._files.append(TableFile(self._location, KEYS, self._day))
-            self._files[1].write(sorted_by_hash(keys))
+            self._files[1].write(sort_by_hash(keys))
         return [each.close() for each in self._files]
 
     def abort(self) -> None:
@@ -272,7 +272,7 @@ class TableFile:
         counters = [*_COUNTERS]
         compression: Any = "zstd"
         if table == KEYS:
-            columns = dictionary_encoded(columns.empty_table()).schema
+            columns = encode_dictionaries(columns.empty_table()).schema
             counters += ["queue_offset", "physical_offset"]
             compression = {name: "none" if name in _SCATTERED else "zstd" for name in names}
         self._sealing: Final = SealingSink(self._sink.write, self._sink.tell)
@@ -301,17 +301,17 @@ class TableFile:
         most = _KEY_ROWS if self._table == KEYS else _MESSAGE_ROWS
         group_rows = min(fitting, most)
         if self._table == KEYS:
-            rows = dictionary_encoded(rows)
+            rows = encode_dictionaries(rows)
             hashes = rows.column(_FILTERED).to_numpy()
             for start in range(0, len(hashes), group_rows):
                 self._checksums.append(checksums(hashes[start : start + group_rows]))
-        with self._location.shortened(self._path):
+        with self._location.short_errors(self._path):
             self._writer.write_table(rows, row_group_size=group_rows)
 
     def close(self) -> DataFile:
         if self._table == KEYS:
             self._writer.add_key_value_metadata({CHECKSUMS: json.dumps(self._checksums)})
-        with self._location.shortened(self._path):
+        with self._location.short_errors(self._path):
             self._sealing.hold()
             self._writer.close()
             self._sealing.seal()

@@ -166,7 +166,7 @@ class ArchiveTables:
         self._checked: Final[set[tuple[str, int]]] = set()
         self.added_rows: Final[dict[str, Counter[str]]] = {MESSAGES: Counter(), KEYS: Counter()}
         """The number of rows of each day that the batches seen by `check_files` added."""
-        with self.location.explained():
+        with self.location.archive_errors():
             self.messages = self._open(MESSAGES, message_schema(), create=create)
             self.keys = self._open(KEYS, key_schema(), create=create)
             self.journal = self._open(JOURNAL, _journal_schema(), create=create)
@@ -179,7 +179,7 @@ class ArchiveTables:
     def add_decoded(self) -> None:
         """Add columns for decoded bodies to ``messages``, if it has none."""
         if missing := self._lacks_decoded():
-            with self.location.explained():
+            with self.location.archive_errors():
                 self.messages.alter.add_columns(missing)
 
     def _lacks_decoded(self) -> list[Any]:
@@ -219,7 +219,7 @@ class ArchiveTables:
 
         Messages and keys come last, so they have at least the files of the journal's rows.
         """
-        with self.location.explained():
+        with self.location.archive_errors():
             for name, table in self._named().items():
                 # Every query refreshes, and delta-rs takes milliseconds to find no new commit.
                 following = f"{self._paths[name]}/_delta_log/{table.version() + 1:020d}.json"
@@ -235,7 +235,7 @@ class ArchiveTables:
 
     def files_of(self, table: Any, name: str) -> list[DataFile]:
         """Return the files of a version of a table."""
-        with self.location.explained():
+        with self.location.archive_errors():
             listed = table.get_add_actions(flatten=True)
         # Not `pa.table`, which would import pandas if that is installed.
         actions = pa.RecordBatchReader.from_stream(listed).read_all().to_pylist()
@@ -247,7 +247,7 @@ class ArchiveTables:
     def messages_at(self, version: int) -> Any:
         """Return the table of messages at a version; raise ArchiveError if it no longer exists."""
         try:
-            with self.location.explained():
+            with self.location.archive_errors():
                 return delta().DeltaTable(
                     self.location.path(MESSAGES),
                     version=version,
@@ -347,7 +347,7 @@ class ArchiveTables:
     def unused(self, name: str, hours: int) -> list[str]:
         """Return files of at least this age that the table has not had for this many hours."""
         table = self._named()[name]
-        with self.location.explained():
+        with self.location.archive_errors():
             # By the age of a file, not by the time of its removal.
             listed = table.vacuum(hours, dry_run=True, full=True, enforce_retention_duration=False)
             before = delta().DeltaTable(
@@ -364,7 +364,7 @@ class ArchiveTables:
     @property
     def first_day(self) -> int | None:
         """The first day whose messages are kept, counted from 1970; None if all are."""
-        with self.location.explained():
+        with self.location.archive_errors():
             day: int | None = self.messages.transaction_version(RETENTION)
         return day
 
@@ -394,7 +394,7 @@ class ArchiveTables:
         properties = delta().CommitProperties(
             app_transactions=[delta().Transaction(*each) for each in numbered]
         )
-        with self.location.explained():
+        with self.location.archive_errors():
             table.create_write_transaction(
                 actions, "append", table.schema(), [DAY], commit_properties=properties
             )
@@ -410,7 +410,7 @@ class ArchiveTables:
             raise self._taken(batch)
         row = pa.Table.from_pylist([asdict(batch)], schema=_journal_schema())
         try:
-            with self.location.explained():
+            with self.location.archive_errors():
                 delta().write_deltalake(
                     self.journal, row, mode="append", commit_properties=_properties(batch)
                 )
@@ -425,13 +425,13 @@ class ArchiveTables:
         self.refresh()
         self.repair(batch.source)
         if len(self.files(JOURNAL)) >= _COMPACTED_FILES:
-            with self.location.explained():
+            with self.location.archive_errors():
                 self.journal.optimize.compact()
         self.refresh()
 
     def _version(self, table: Any, source: str) -> int:
         """Return the number of the last batch of a source in a table; 0 without one."""
-        with self.location.explained():
+        with self.location.archive_errors():
             version = table.transaction_version(source)
         return 0 if version is None else int(version)
 
@@ -449,7 +449,7 @@ class ArchiveTables:
             return
         adds = _adds(files, batch.archived_ms, data_change=True)
         try:
-            with self.location.explained():
+            with self.location.archive_errors():
                 table.create_write_transaction(
                     adds, "append", table.schema(), [DAY], commit_properties=_properties(batch)
                 )

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
 
-from rocketlens.archive.seal import SEALED, checked_metadata
+from rocketlens.archive.seal import SEALED, read_sealed_metadata
 from rocketlens.errors import ArchiveError, BadInput
 from rocketlens.late import pa, pq
 from rocketlens.model.arrow import package
@@ -179,7 +179,7 @@ class ArchiveLocation:
         directory = Path(self.path(*parts))
         if self.is_remote or not directory.exists():
             return
-        with self.explained():
+        with self.archive_errors():
             self._check_parent(str(directory / "file"))
             for each in directory.iterdir():
                 if not stat.S_ISDIR(each.lstat().st_mode):
@@ -201,9 +201,9 @@ class ArchiveLocation:
         :raises ValueError: if it is not a Parquet file, or its sealed footer is damaged.
         """
         opened = file or self.open(path)
-        with self.shortened():
+        with self.short_errors():
             if metadata is None and path.endswith(SEALED):
-                metadata = checked_metadata(opened)
+                metadata = read_sealed_metadata(opened)
             return pq.ParquetFile(
                 opened,
                 metadata=metadata,
@@ -217,7 +217,7 @@ class ArchiveLocation:
         if not self.is_remote:
             self.check_inside(path)
             return pa.memory_map(path)
-        with self.shortened():
+        with self.short_errors():
             return self._files().open_input_file(path.removeprefix(_S3))
 
     def create(self, path: str) -> Any:
@@ -226,7 +226,7 @@ class ArchiveLocation:
             Disk().make_directory(Path(path).parent)
             self._check_parent(path)
             return pa.OSFile(path, "wb")
-        with self.shortened():
+        with self.short_errors():
             return self._files().open_output_stream(path.removeprefix(_S3))
 
     def finish(self, path: str, sink: Any) -> int:
@@ -237,7 +237,7 @@ class ArchiveLocation:
             disk.sync_file(Path(path))
             disk.sync_directory(Path(path).parent)
             return Path(path).stat().st_size
-        with self.shortened():
+        with self.short_errors():
             size: int = sink.tell()
             sink.close()
             return size
@@ -251,7 +251,7 @@ class ArchiveLocation:
 
     def remove(self, path: str) -> bool:
         """Remove a file; return False if it does not exist. Raise ArchiveError if that fails."""
-        with self.explained():
+        with self.archive_errors():
             try:
                 if self.is_remote:
                     self._files().delete_file(path.removeprefix(_S3))
@@ -314,7 +314,7 @@ class ArchiveLocation:
         return _s3_files(tuple(sorted(self.options.items())))
 
     @contextmanager
-    def explained(self) -> Iterator[None]:
+    def archive_errors(self) -> Iterator[None]:
         """Convert errors of deltalake and of an object store to `ArchiveError`, in one line."""
         errors = (delta().exceptions.DeltaError, OSError)
         try:
@@ -325,7 +325,7 @@ class ArchiveLocation:
             raise ArchiveError(text) from None if self.is_remote else error
 
     @contextmanager
-    def shortened(self, path: str = "") -> Iterator[None]:
+    def short_errors(self, path: str = "") -> Iterator[None]:
         """Shorten errors of reading or writing a file to one line, which begins with ``path``."""
         try:
             yield

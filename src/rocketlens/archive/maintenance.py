@@ -34,11 +34,11 @@ from rocketlens.archive.location import ArchiveLocation
 from rocketlens.archive.tables import (
     KEYS,
     MESSAGES,
+    add_missing_columns,
     check_file,
     check_values,
     columns_of,
     day_number,
-    widened,
 )
 from rocketlens.errors import ArchiveError
 from rocketlens.late import pa, pq
@@ -239,7 +239,7 @@ def write_merged(task: MergeTask) -> list[DataFile]:
 
 def _rows(file: "pq.ParquetFile", group: int, columns: "pa.Schema") -> "pa.Table":
     rows = file.read_row_group(group, columns=columns.names, use_threads=False)
-    return check_values(widened(rows, columns, columns.names))
+    return check_values(add_missing_columns(rows, columns, columns.names))
 
 
 def _sorted_keys(files: Sequence["pq.ParquetFile"]) -> "Iterator[pa.Table]":
@@ -277,24 +277,24 @@ def _sorted_keys(files: Sequence["pq.ParquetFile"]) -> "Iterator[pa.Table]":
     ends = sorted({*cuts, _HASHES_FROM + _HASHES})
     for low, high in pairwise(ends):
         tables = (
-            _between(_rows(files[at], number, columns_of(KEYS)), low, high)
+            _slice(_rows(files[at], number, columns_of(KEYS)), low, high)
             for first, last, number, at in groups
             if first < high and low <= last
         )
         if low in frequent:
-            yield from _in_parts(tables)
+            yield from _concatenate(tables)
         else:
-            yield from _in_order(tables)
+            yield from _sort(tables)
 
 
-def _between(rows: "pa.Table", low: int, high: int) -> "pa.Table":
+def _slice(rows: "pa.Table", low: int, high: int) -> "pa.Table":
     hashes = rows.column("key_hash").to_numpy()
     first = np.searchsorted(hashes, low, side="left")
     last = np.searchsorted(hashes, high - 1, side="right")
     return rows.slice(int(first), int(last - first))
 
 
-def _in_parts(tables: "Iterable[pa.Table]") -> "Iterator[pa.Table]":
+def _concatenate(tables: "Iterable[pa.Table]") -> "Iterator[pa.Table]":
     """Concatenate tables to parts of bounded size."""
     part: list[pa.Table] = []
     rows = size = 0
@@ -309,7 +309,7 @@ def _in_parts(tables: "Iterable[pa.Table]") -> "Iterator[pa.Table]":
         yield pa.concat_tables(part)
 
 
-def _in_order(tables: "Iterable[pa.Table]") -> "Iterator[pa.Table]":
+def _sort(tables: "Iterable[pa.Table]") -> "Iterator[pa.Table]":
     """Yield the rows of tables as one table in the order of their hashes; nothing without rows."""
     some = [each for each in tables if each.num_rows]
     if some:

@@ -26,13 +26,13 @@ from rocketlens.archive.tables import (
     DAY_MS,
     KEYS,
     MESSAGES,
+    add_missing_columns,
     check_file,
     check_values,
     columns_of,
     day_text,
     key_hash,
     message_schema,
-    widened,
 )
 from rocketlens.late import pa, pc, pq
 from rocketlens.model.arrow import numbers
@@ -215,7 +215,7 @@ class _OpenFile:
     ) -> "pa.Table":
         file = self.parquet if parquet is None else parquet
         rows = file.read_row_group(group, columns=list(names), use_threads=False)
-        return check_values(widened(rows, self._table, names))
+        return check_values(add_missing_columns(rows, self._table, names))
 
     @cached_property
     def _coded(self) -> "pq.ParquetFile":
@@ -230,7 +230,7 @@ class _OpenFile:
             return None
         deciding = self.read(group, ["key_hash"])
         is_in = pc.equal(deciding.column("key_hash"), numbers(np.array([hashed], np.int64))[0])
-        return self._chosen(group, deciding, is_in, _KEY_COLUMNS)
+        return self._matching_rows(group, deciding, is_in, _KEY_COLUMNS)
 
     def _can_have(self, group: int, of_hash: int) -> bool:
         """Return False if the undamaged filter of a row group of keys excludes a hash."""
@@ -264,9 +264,9 @@ class _OpenFile:
         deciding = self.read(group, ["physical_offset"])
         wanted = numbers(np.array(physical_offsets, np.int64))
         is_in = pc.is_in(deciding.column("physical_offset"), wanted)
-        return self._chosen(group, deciding, is_in, message_schema().names)
+        return self._matching_rows(group, deciding, is_in, message_schema().names)
 
-    def _chosen(
+    def _matching_rows(
         self, group: int, deciding: "pa.Table", is_in: Any, columns: Sequence[str]
     ) -> "pa.Table":
         """Return the rows where ``is_in`` is true; other columns are read only if there are any."""
@@ -362,7 +362,7 @@ class ArchiveReader:
     def path(self, file: DataFile) -> str:
         return self.tables.path(file.table, file.path)
 
-    def _opened(self, file: DataFile) -> _OpenFile:
+    def _open_file(self, file: DataFile) -> _OpenFile:
         with self._open_lock:
             opened = self._open.get(self.path(file))
             if opened is not None:
@@ -421,7 +421,7 @@ class ArchiveReader:
                 following.update(zip(groups, [*ranks, _LAST_RANK], strict=False))
                 return groups
 
-            groups = self._numbered(
+            groups = self._read_groups(
                 file, choose, own_errors, lambda at, n: at.read_hash(n, hashed, of_filter)
             )
             return ((following[number], rows) for number, rows in groups)
@@ -491,7 +491,7 @@ class ArchiveReader:
         def read(opened: _OpenFile, group: int) -> "pa.Table":
             return opened.read_within(group, what.bounds, what.columns, names)
 
-        yield from self._numbered(file, choose, errors, read)
+        yield from self._read_groups(file, choose, errors, read)
 
     def rows_of(
         self, files: "Sequence[DataFile]", what: ArchiveRows, errors: list[str]
@@ -548,10 +548,10 @@ class ArchiveReader:
         read: "Callable[[_OpenFile, int], pa.Table | None]",
     ) -> "Iterator[pa.Table]":
         """Yield the results of ``read`` for the row groups within bounds; errors as `rows`."""
-        for _, rows in self._numbered(file, lambda opened: opened.groups(bounds), errors, read):
+        for _, rows in self._read_groups(file, lambda opened: opened.groups(bounds), errors, read):
             yield rows
 
-    def _numbered(
+    def _read_groups(
         self,
         file: DataFile,
         choose: Callable[[_OpenFile], list[int]],
@@ -560,7 +560,7 @@ class ArchiveReader:
     ) -> "Iterator[tuple[int, pa.Table]]":
         """Yield the row groups that ``choose`` returns, with their numbers; errors as `rows`."""
         try:
-            opened = self._opened(file)
+            opened = self._open_file(file)
             for group in choose(opened):
                 rows = read(opened, group)
                 if rows is not None and rows.num_rows:

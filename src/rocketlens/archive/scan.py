@@ -87,13 +87,13 @@ _KINDS: Final[dict[type, int]] = {ArchiveCursor: 1, LookUpCursor: 2}
 Cursor = TypeVar("Cursor", ArchiveCursor, LookUpCursor)
 
 
-def encoded(cursor: ArchiveCursor | LookUpCursor) -> str:
+def encode_cursor(cursor: ArchiveCursor | LookUpCursor) -> str:
     """Encode a cursor as a token of letters, digits, ``-`` and ``_``."""
     content = json.dumps([_KINDS[type(cursor)], *cursor], separators=(",", ":")).encode()
     return urlsafe_b64encode(content).decode().rstrip("=")
 
 
-def decoded(kind: type[Cursor], token: str) -> Cursor:
+def decode_cursor(kind: type[Cursor], token: str) -> Cursor:
     """Decode a token; raise BadInput if it does not hold a cursor of this kind."""
     with suppress(ValueError, TypeError, RecursionError):
         padded = token[:_MAX_CURSOR] + "=" * (-len(token) % 4)
@@ -105,7 +105,7 @@ def decoded(kind: type[Cursor], token: str) -> Cursor:
 
 def cursor_of(kind: type[Cursor], token: str, request: FindRequest) -> Cursor:
     """Decode the token of a search for ``request``; raise BadInput if it is of another search."""
-    cursor = decoded(kind, token)
+    cursor = decode_cursor(kind, token)
     if cursor.question != query_digest(request):
         raise BadInput(
             "the cursor is of another search: repeat its text, topics, times and filters, and "
@@ -208,7 +208,7 @@ class ArchiveScan(ArrowMessages):
         """
         if self.is_at_end or self._at is None:
             return None
-        return encoded(ArchiveCursor(self._question, self._listing.version, *self._at))
+        return encode_cursor(ArchiveCursor(self._question, self._listing.version, *self._at))
 
     def record_batches(
         self, *, with_body: bool = True, with_text: bool = True
@@ -288,7 +288,7 @@ class ArchiveLookUp:
 
         None at the end, and before the first message.
         """
-        return None if self.is_at_end or self._after is None else encoded(self._after)
+        return None if self.is_at_end or self._after is None else encode_cursor(self._after)
 
     @property
     def complete(self) -> bool:

@@ -72,7 +72,7 @@ class SealingSink:
         self._write(end[:begin] + _SEAL.pack(_MARKER, checksum) + end[begin:])
 
 
-def checked_metadata(file: "pa.NativeFile") -> Any:
+def read_sealed_metadata(file: "pa.NativeFile") -> Any:
     """Return the metadata of a sealed Parquet file.
 
     :raises OSError: if it cannot be read.

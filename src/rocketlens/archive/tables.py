@@ -115,7 +115,7 @@ def columns_of(table: str, *, is_decoded: bool = False) -> "pa.Schema":
     return pa.schema([*columns, *decoded_schema()]) if is_decoded else columns
 
 
-def widened(rows: "pa.Table", columns: "pa.Schema", names: Sequence[str]) -> "pa.Table":
+def add_missing_columns(rows: "pa.Table", columns: "pa.Schema", names: Sequence[str]) -> "pa.Table":
     """Return rows with the columns ``names``: 0, null or empty if an older file lacks one."""
     if rows.num_columns == len(names):
         return rows
@@ -136,9 +136,9 @@ def widened(rows: "pa.Table", columns: "pa.Schema", names: Sequence[str]) -> "pa
 
 
 def key_rows(messages: "pa.Table") -> "pa.Table":
-    """Return a row for each key and unique key, `dictionary_encoded`, without hashes."""
+    """Return a row for each key and unique key, with dictionaries and without hashes."""
     listed = messages.column("keys")
-    positions = dictionary_encoded(messages.select(POSITION))
+    positions = encode_dictionaries(messages.select(POSITION))
     of_keys = positions.take(pc.list_parent_indices(listed))
     has_unique_key = pc.is_valid(messages.column("unique_key"))
     of_unique_keys = positions.filter(has_unique_key)
@@ -153,7 +153,7 @@ def key_rows(messages: "pa.Table") -> "pa.Table":
     return pa.concat_tables(parts)
 
 
-def dictionary_encoded(rows: "pa.Table") -> "pa.Table":
+def encode_dictionaries(rows: "pa.Table") -> "pa.Table":
     """Encode the `DICTIONARY_COLUMNS` of rows of ``message_keys``."""
     for number, field in enumerate(rows.schema):
         if field.name in DICTIONARY_COLUMNS and not pa.types.is_dictionary(field.type):
@@ -162,7 +162,7 @@ def dictionary_encoded(rows: "pa.Table") -> "pa.Table":
     return rows.unify_dictionaries()
 
 
-def sorted_by_hash(rows: "pa.Table") -> "pa.Table":
+def sort_by_hash(rows: "pa.Table") -> "pa.Table":
     """Add the hashes to rows of `key_rows`, and sort the rows by them."""
     whole = rows.unify_dictionaries().combine_chunks()
     hashes = key_hashes(whole.column("key").combine_chunks())

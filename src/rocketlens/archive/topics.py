@@ -67,14 +67,14 @@ def _counts_of(reader: ArchiveReader, file: DataFile, errors: list[str]) -> _Fil
     columns = [*_QUEUE, "sys_flag", *dict.fromkeys(name for name, _ in _COUNTED)]
     for table in reader.columns(file, columns, own_errors):
         _add_counts(table, found)
-    counts = [(queue, _together(several)) for queue, several in found.items()]
+    counts = [(queue, _merge_counts(several)) for queue, several in found.items()]
     errors.extend(own_errors)
     if not own_errors:
         reader.keep(file, counts)
     return counts
 
 
-def _together(several: list[list[int]]) -> list[int]:
+def _merge_counts(several: list[list[int]]) -> list[int]:
     """Merge the counts of all row groups of a file, in the order of `_COUNTED`."""
     functions: dict[str, Callable[[Iterable[int]], int]] = {"min": min, "max": max}
     return [

@@ -26,7 +26,7 @@ from msgspec import Struct, field
 
 from rocketlens import limits
 from rocketlens.decode.byte_reader import ByteReader, DecodingWork
-from rocketlens.decode.tree import Tree, scaled
+from rocketlens.decode.tree import Tree, exact_decimal
 from rocketlens.errors import BodyError, BodyTooLarge
 from rocketlens.formats import body_compression
 
@@ -170,7 +170,7 @@ def read_container(body: bytes, work: DecodingWork | None = None) -> list[Tree]:
     return records
 
 
-def _inflated(packed: bytes, limit: int) -> bytes:
+def _inflate(packed: bytes, limit: int) -> bytes:
     try:
         inflater = zlib.decompressobj(-zlib.MAX_WBITS)
         made = inflater.decompress(packed, limit)
@@ -184,7 +184,7 @@ def _inflated(packed: bytes, limit: int) -> bytes:
 _ZSTD: Final = body_compression.COMPRESSED | body_compression.ZSTD
 _CODECS: Final[Mapping[str, Callable[[bytes, int], bytes]]] = {
     "null": lambda packed, _: packed,
-    "deflate": _inflated,
+    "deflate": _inflate,
     "zstandard": lambda packed, limit: body_compression.decompress(packed, _ZSTD, limit),
 }
 
@@ -265,6 +265,6 @@ def _time(number: int, logical: str | None) -> Tree:
 
 def _decimal(stored: bytes, scale: int) -> Tree:
     try:
-        return scaled(int.from_bytes(stored, "big", signed=True), scale)
+        return exact_decimal(int.from_bytes(stored, "big", signed=True), scale)
     except (ArithmeticError, ValueError):
         return stored

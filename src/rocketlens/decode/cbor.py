@@ -24,7 +24,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 from rocketlens.decode.byte_reader import ByteReader, DecodingWork
-from rocketlens.decode.tree import Tree, scaled
+from rocketlens.decode.tree import Tree, exact_decimal
 
 MAGIC: Final = b"\xd9\xd9\xf7"
 TAG: Final = "@tag"
@@ -129,7 +129,7 @@ def _decimal(value: list[Tree]) -> Tree:
     exponent, digits = value
     if abs(exponent) > _MAX_EXPONENT:
         raise ValueError(exponent)
-    return scaled(digits, -exponent)
+    return exact_decimal(digits, -exponent)
 
 
 _TAGS: Final[Mapping[int, Callable[[Tree], Tree]]] = {

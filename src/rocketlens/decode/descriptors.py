@@ -37,8 +37,8 @@ def message_schema(descriptor_set: bytes, name: str) -> Schema:
     :raises BodyError: if the set cannot be read, or lacks the message.
     :raises PackageMissing: if protobuf is not installed.
     """
-    files = {each.name: each for each in parsed("FileDescriptorSet", descriptor_set).file}
-    pool = linked(files)
+    files = {each.name: each for each in parse_message("FileDescriptorSet", descriptor_set).file}
+    pool = link(files)
     try:
         return schema_of(pool.FindMessageTypeByName(name.lstrip(".")))
     except KeyError:
@@ -48,7 +48,7 @@ def message_schema(descriptor_set: bytes, name: str) -> Schema:
         raise BodyError(what) from None
 
 
-def parsed(kind: str, stored: bytes) -> Any:
+def parse_message(kind: str, stored: bytes) -> Any:
     """Return a message of descriptor.proto.
 
     :raises BodyError: if the bytes are not one.
@@ -60,7 +60,7 @@ def parsed(kind: str, stored: bytes) -> Any:
         raise BodyError(f"it is not a {kind}: {error!s:.200}") from None
 
 
-def linked(files: Mapping[str, Any]) -> Any:
+def link(files: Mapping[str, Any]) -> Any:
     """Return a pool of files, which are given by name in any order, and of the package's own files.
 
     A missing import counts as an empty file: some are only needed for options.

@@ -126,7 +126,7 @@ class _Message(ByteReader):
         """Return a number of a wire type, converted to the type of its field."""
         stored = self.varint() if kind == _VARINT else self.take(_SIZES[kind])
         if field is None or not isinstance(field.kind, str) or field.kind not in _NUMBERS:
-            return _signed(stored) if isinstance(stored, int) else _likely(stored)
+            return _signed(stored) if isinstance(stored, int) else _guess_number(stored)
         wire_type, read = _NUMBERS[field.kind]
         if wire_type != kind:
             raise self.error(f"field {field.name} is stored as another type")
@@ -212,7 +212,7 @@ def _text(stored: bytes) -> str | None:
         return None
 
 
-def _likely(stored: bytes) -> Tree:
+def _guess_number(stored: bytes) -> Tree:
     """Return a plausible floating-point number, else the integer of the same bytes."""
     (value,) = (_DOUBLE if len(stored) == _DOUBLE.size else _FLOAT).unpack(stored)
     if value == 0 or (math.isfinite(value) and 1e-9 < abs(value) < 1e15):

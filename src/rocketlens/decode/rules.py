@@ -77,13 +77,13 @@ class BodyRule(Struct, frozen=True):
         work = DecodingWork()
         try:
             inner, layers = unwrap(body)
-            decoded = self._decoded(inner, work)
+            decoded = self._decode(inner, work)
         except (BodyError, UnicodeDecodeError) as error:
             return replace(decode_body(body, work), error=f"rule for {self.topic}: {error}")
         why = Sentence("body_by_rule", topic=self.topic)
         return replace(decoded, layers=layers, why=why, rule=self.topic)
 
-    def _decoded(self, inner: bytes, work: DecodingWork) -> DecodedBody:
+    def _decode(self, inner: bytes, work: DecodingWork) -> DecodedBody:
         if self.format == bodies.BINARY:
             return DecodedBody(format=bodies.BINARY)
         bound = limits.MAX_DECODED_BYTES if self.read is None else limits.MAX_SHOWN_JSON_BYTES

@@ -224,18 +224,20 @@ def _avro_reader(text: str, references: Mapping[str, str]) -> _Reader:
 
 
 def _protobuf_reader(text: str, references: Mapping[str, str]) -> _Reader:
-    from rocketlens.decode.descriptors import linked, parsed, schema_of
+    from rocketlens.decode.descriptors import link, parse_message, schema_of
 
     files = {}
     for name, each in {**references, "": text}.items():
         try:
-            files[name] = parsed("FileDescriptorProto", base64.b64decode(each, validate=True))
+            files[name] = parse_message(
+                "FileDescriptorProto", base64.b64decode(each, validate=True)
+            )
         except ValueError:
             raise BodyError(
                 "the registry returns the text of a .proto file, and not its descriptor "
                 "(format=serialized): give a rule with descriptor_set"
             ) from None
-    file, schemas = linked(files).FindFileByName(""), dict[tuple[int, ...], Schema]()
+    file, schemas = link(files).FindFileByName(""), dict[tuple[int, ...], Schema]()
 
     def read(body: bytes, work: DecodingWork) -> DecodedBody:
         reader = ByteReader(body, work)

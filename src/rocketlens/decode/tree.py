@@ -83,7 +83,7 @@ def json_ready(value: Tree) -> Any:
     return value
 
 
-def scaled(unscaled: int, scale: int) -> Decimal:
+def exact_decimal(unscaled: int, scale: int) -> Decimal:
     """Return ``unscaled`` / 10**``scale`` without rounding; raise ValueError if it is too long."""
     if unscaled.bit_length() > limits.MAX_DECIMAL_BITS:
         raise ValueError(f"a decimal number of {unscaled.bit_length()} bits")

@@ -92,11 +92,11 @@ def batches(
             bodies = _array(part.content, *part_slices(part, "body"), as_text=False)
             yield batch(part, placed, bodies)
         else:
-            for first, end, *body in _decompressed(part):
+            for first, end, *body in _decompress(part):
                 yield batch(part.part(first, end), placed[first:end], *body)
 
 
-def _decompressed(rows: Rows) -> Iterator[tuple[int, int, Any, Any]]:
+def _decompress(rows: Rows) -> Iterator[tuple[int, int, Any, Any]]:
     """Yield first row and end of a batch, its bodies (some are compressed), and their errors."""
     bodies: list[bytes] = []
     errors: list[bytes | None] = []

@@ -316,7 +316,7 @@ class RecordView:
                 body_length,
             ) = _READ_VIEW[number](buffer, start)
         except (IndexError, struct.error):
-            raise _refused(buffer, start, physical_offset) from None
+            raise _error_at(buffer, start, physical_offset) from None
         stop = start + size
         body_start = start + _HEAD_BYTES[number]
         body_stop = body_start + body_length
@@ -325,9 +325,9 @@ class RecordView:
         elif magic == MAGIC_V2:
             topic_start = body_stop + 2
         else:
-            raise _refused(buffer, start, physical_offset)
+            raise _error_at(buffer, start, physical_offset)
         if not MIN_RECORD_BYTES <= size <= limits.MAX_RECORD_BYTES or stop > len(buffer):
-            raise _refused(buffer, start, physical_offset)
+            raise _error_at(buffer, start, physical_offset)
         if physical_offset is not None and claimed != physical_offset:
             raise RecordError(Reason.POSITION, f"claims to belong at {claimed}", physical_offset)
         if (born_port | store_port) >> 16:
@@ -460,7 +460,7 @@ def decode(
     return view.record()
 
 
-def _refused(buffer: Buffer, position: int, physical_offset: int | None) -> RecordError:
+def _error_at(buffer: Buffer, position: int, physical_offset: int | None) -> RecordError:
     """Return the error for bytes that do not start like a record, or end too early."""
     remaining = len(buffer) - position
     if remaining < SIZE_AND_MAGIC.size:

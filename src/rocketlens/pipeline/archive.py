@@ -26,7 +26,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 from pyspark.sql.streaming.datasource import ReadMaxBytes
 
-from rocketlens.archive.copied import Copied, Missing, QueueRange, behind_of, joined, lost_between
+from rocketlens.archive.copied import (
+    Copied,
+    Missing,
+    QueueRange,
+    behind_of,
+    join_ranges,
+    lost_between,
+)
 from rocketlens.archive.files import DataFile, ShareFiles
 from rocketlens.archive.journal import ArchivedBatch, ArchiveTables, next_batch
 from rocketlens.archive.location import ArchiveLocation
@@ -239,7 +246,7 @@ def archive_next(
 def _written_ranges(plan: Plan, written: Sequence[WrittenShare]) -> list[QueueRange]:
     """Join the planned ranges of queues with the written ones."""
     generations = {each.key: each.generation for each in plan.ranges}
-    return joined(
+    return join_ranges(
         [
             *plan.ranges,
             *(

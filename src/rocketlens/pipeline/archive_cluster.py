@@ -117,7 +117,7 @@ class ArchivedCluster:
         return self._planner.result(self.scan.cut)
 
     def _run(self, work: Callable[[ClusterCalls], Coroutine[Any, Any, None]]) -> None:
-        with self.scan.address.connected() as (thread, calls):
+        with self.scan.address.connect() as (thread, calls):
             thread.run(work(calls))
 
     async def _ask(self, calls: ClusterCalls) -> None:

@@ -103,7 +103,7 @@ class ClusterAddress(NamedTuple):
         )
 
     @contextmanager
-    def connected(self) -> Iterator[tuple[LoopThread, ClusterCalls]]:
+    def connect(self) -> Iterator[tuple[LoopThread, ClusterCalls]]:
         """Read the files, and open a client and its thread; errors as `connection`."""
         calls = ClusterCalls(**self.connection())
         with LoopThread("rocketlens-spark") as thread:
@@ -213,7 +213,7 @@ class ClusterScan:
         :raises TopicNotFound: if the cluster lacks a requested topic.
         :raises RemotingError: if no name server answers, or neither master nor slave of a broker.
         """
-        with self.address.connected() as (thread, cluster):
+        with self.address.connect() as (thread, cluster):
             return thread.run(self._stored(cluster, begin_ms, end_ms))
 
     async def _stored(
@@ -290,7 +290,7 @@ class ClusterScan:
         :raises RemotingError: if neither master nor slave of the broker answers.
         :raises StoreError: if messages are missing and ``failOnDataLoss`` is set.
         """
-        with self.address.connected() as (thread, cluster):
+        with self.address.connect() as (thread, cluster):
             pull = partial(_pull, Topology(cluster, None, time.monotonic), StretchReader(cluster))
             pending = thread.submit(pull(share))
             rest = share
@@ -319,7 +319,7 @@ class ClusterScan:
             pulled = pulled.of(np.frombuffer(pulled.rows.sound(), np.bool_))
         missing = _missing(pulled, part)
         if missing:
-            self._lost(part, missing)
+            self._report_loss(part, missing)
         stop = 0
         for is_batch, rows in batch_rows.runs(pulled.rows):
             start, stop = stop, stop + len(rows)
@@ -350,7 +350,7 @@ class ClusterScan:
             is_chosen &= (stored_ms >= self.times[0]) & (stored_ms <= self.times[1])
         return is_chosen
 
-    def _lost(self, part: QueueStretch, missing: list[tuple[int, int]]) -> None:
+    def _report_loss(self, part: QueueStretch, missing: list[tuple[int, int]]) -> None:
         count = sum(stop - start for start, stop in missing)
         shown = ", ".join(f"{start} to {stop - 1}" for start, stop in missing[:_SHOWN_RANGES])
         more = " and others" if len(missing) > _SHOWN_RANGES else ""

@@ -85,7 +85,7 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         outside = self._scan.starts.outside(queue, start, (first, stop))
         for what in outside:
-            self._lost(what)
+            self._report_loss(what)
         return first if outside else start
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -117,7 +117,7 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 end = stop if self._target is None else min(stop, self._target.get(queue, 0))
                 available[queue] = max(end - begin, 0)
             elif warning is None:
-                self._lost(f"{queue} ends at offset {stop}, and was read up to {begin}")
+                self._report_loss(f"{queue} ends at offset {stop}, and was read up to {begin}")
                 ends[queue] = first
             if warning is not None:
                 self._scan.losses.warn(warning)
@@ -151,7 +151,7 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         return self._scan.read(partition.value)
 
-    def _lost(self, what: str) -> None:
+    def _report_loss(self, what: str) -> None:
         self._scan.losses.add(f"{what}: messages were lost", "reads the queue from its start")
 
 

@@ -120,7 +120,7 @@ def dispatch(
     if in_place and layout.is_log_of_queue:
         raise BadInput(f"{store} is the log of one queue, which has no index: give --out")
     root = store if in_place else Path(out or store)
-    with _failures_explained(root), Workspace(root, disk) as workspace:
+    with _convert_errors(root), Workspace(root, disk) as workspace:
         log.refresh()
         geometry = chosen_geometry(store, slot_count, entry_count)
         with_tags = (
@@ -146,7 +146,7 @@ def dispatch(
 
 
 @contextmanager
-def _failures_explained(root: Path) -> Iterator[None]:
+def _convert_errors(root: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -16,7 +16,13 @@ from msgspec import Struct
 from rocketlens.archive.copied import known_missing
 from rocketlens.archive.location import ArchiveLocation
 from rocketlens.archive.reader import ArchiveLists
-from rocketlens.archive.tables import MESSAGES, check_file, check_values, message_schema, widened
+from rocketlens.archive.tables import (
+    MESSAGES,
+    add_missing_columns,
+    check_file,
+    check_values,
+    message_schema,
+)
 from rocketlens.errors import ArchiveError, BadInput
 from rocketlens.late import pa
 from rocketlens.model.properties import RESENT
@@ -236,7 +242,9 @@ def _messages_of(location: ArchiveLocation, path: str) -> "Iterator[pa.RecordBat
         check_file(file, MESSAGES, path)
         for group in range(file.num_row_groups):
             rows = file.read_row_group(group, columns=names, use_threads=False)
-            yield from check_values(widened(rows, columns, names)).select(names).to_batches()
+            yield from (
+                check_values(add_missing_columns(rows, columns, names)).select(names).to_batches()
+            )
 
 
 def _host() -> "Column":

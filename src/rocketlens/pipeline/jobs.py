@@ -94,7 +94,7 @@ def reason_of(error: BaseException) -> str:
 
 
 @contextmanager
-def shortened_errors() -> Iterator[None]:
+def shorten_errors() -> Iterator[None]:
     """Convert errors of Spark, which contain those of our sources as text, to a `StoreError`."""
     from pyspark.errors import PySparkException
 

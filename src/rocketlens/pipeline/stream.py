@@ -111,11 +111,11 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begin = log.min_offset
             if self._messages.placed:
                 for what in self._messages.positions_outside():
-                    self._lost(what)
-                end = self._moved(log, StreamOffset(begin), LATEST).physical_offset
+                    self._report_loss(what)
+                end = self._next_offset(log, StreamOffset(begin), LATEST).physical_offset
                 return StreamOffset(begin, placed_end=end).to_json()
             if self._first == LATEST:
-                return self._moved(log, StreamOffset(begin), LATEST).to_json()
+                return self._next_offset(log, StreamOffset(begin), LATEST).to_json()
             segment = log.segment_of(self._first)
             if segment is not None:
                 begin = segment.base_offset
@@ -140,7 +140,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         :raises StoreError: if messages were lost, unless ``failOnDataLoss`` is false.
         """
         with self._log() as log:
-            begin = self._resumed(log, StreamOffset.from_json(start))
+            begin = self._resume(log, StreamOffset.from_json(start))
             stop, most = LATEST, self._most
             if isinstance(limit, ReadMaxBytes):
                 stop = begin.physical_offset + limit.max_bytes
@@ -148,7 +148,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 most = None
             else:
                 stop = begin.physical_offset + self._max_bytes
-            end = self._moved(log, begin, stop, most)
+            end = self._next_offset(log, begin, stop, most)
             return start if end.physical_offset <= begin.physical_offset else end.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -156,13 +156,13 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with self._log() as log:
             begin, last = StreamOffset.from_json(start), StreamOffset.from_json(end)
             if begin.physical_offset != last.physical_offset:
-                begin = self._resumed(log, begin)
+                begin = self._resume(log, begin)
             if self._is_replaced(log, last):
                 # The log changed after the planning: the next micro-batch repeats this range.
                 return []
             if not self._of_entries:
                 for low, high in missing(log, begin.physical_offset, last.physical_offset):
-                    self._lost(deletion(log, low, high, begin))
+                    self._report_loss(deletion(log, low, high, begin))
             return [
                 InputPartition(Share(one, known_start=known_start, placed_end=begin.placed_end))
                 for one, known_start in stretches(
@@ -174,13 +174,13 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
             ]
 
-    def _resumed(self, log: CommitLog, offset: StreamOffset) -> StreamOffset:
+    def _resume(self, log: CommitLog, offset: StreamOffset) -> StreamOffset:
         """Return the offset to continue from: ``offset`` itself if the log was not replaced."""
         if self._is_replaced(log, offset):
             offset = last_common(log, offset)
         begin = max(offset.physical_offset, log.min_offset)
         if offset.physical_offset < begin and not self._of_entries:
-            self._lost(deletion(log, offset.physical_offset, begin, offset))
+            self._report_loss(deletion(log, offset.physical_offset, begin, offset))
         return offset._replace(physical_offset=begin)
 
     def _is_replaced(self, log: CommitLog, offset: StreamOffset) -> bool:
@@ -189,14 +189,14 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return False
         if self._of_entries:
             raise StoreError(replacement(log, offset))
-        self._lost(replacement(log, offset))
+        self._report_loss(replacement(log, offset))
         return True
 
-    def _lost(self, what: str) -> None:
+    def _report_loss(self, what: str) -> None:
         where = str(self._store)
         self._messages.losses.add(what, "goes on with what is there", where=where)
 
-    def _moved(
+    def _next_offset(
         self, log: CommitLog, begin: StreamOffset, stop: int, most: int | None = None
     ) -> StreamOffset:
         """Return the offset up to which whole, synced records can be read.

@@ -11,7 +11,7 @@ from rocketlens.archive.archive import Archive
 from rocketlens.archive.journal import ArchiveTables
 from rocketlens.archive.maintenance import compact, write_merged
 from rocketlens.archive.reader import ArchiveReader, _OpenFile
-from rocketlens.archive.scan import ArchiveCursor, decoded, encoded
+from rocketlens.archive.scan import ArchiveCursor, decode_cursor, encode_cursor
 from rocketlens.errors import (
     AnswerIncomplete,
     ArchiveError,
@@ -472,12 +472,13 @@ def test_what_was_removed_since_is_said(own_lake):
         assert list(gone) == []
         assert "is gone: it was compacted or expired since" in str(gone.coverage)
         assert not gone.complete
-        of_another = encoded(decoded(ArchiveCursor, cursor)._replace(version=99))
+        of_another = encode_cursor(decode_cursor(ArchiveCursor, cursor)._replace(version=99))
         with pytest.raises(ArchiveError, match="begin the search again"):
             archive.scan(all_topics=True, cursor=of_another)
         with pytest.raises(ArchiveError, match="begin the search again"):
             archive.scan(
-                all_topics=True, cursor=encoded(decoded(ArchiveCursor, cursor)._replace(path="no"))
+                all_topics=True,
+                cursor=encode_cursor(decode_cursor(ArchiveCursor, cursor)._replace(path="no")),
             )
 
 

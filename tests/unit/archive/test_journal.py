@@ -381,7 +381,7 @@ def test_keys_of_many_brokers_are_written_together(tmp_path):
     columns = tables.key_schema()
     count = 40_000
     numbers = range(count)
-    rows = tables.widened(
+    rows = tables.add_missing_columns(
         pa.table(
             {
                 "key_hash": pa.array(numbers, pa.int64()),

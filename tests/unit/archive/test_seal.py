@@ -7,7 +7,7 @@ import pytest
 
 import rocketlens
 from rocketlens.archive.location import ArchiveLocation
-from rocketlens.archive.seal import SealingSink, checked_metadata
+from rocketlens.archive.seal import SealingSink, read_sealed_metadata
 from tests.support.archives import archive_store
 from tests.support.synthetic import record, write_log
 
@@ -36,13 +36,13 @@ def end_of(content):
 def test_every_flipped_byte_of_a_seal_or_a_footer_is_noticed(lake, table):
     content = file_of(lake, table).read_bytes()
     assert content[-end_of(content) :].startswith(b"RLfooter")
-    assert checked_metadata(pa.BufferReader(content)).num_rows in {20, 40}
+    assert read_sealed_metadata(pa.BufferReader(content)).num_rows in {20, 40}
     for at in range(1, end_of(content) + 1):
         for flip in (0x01, 0x80):
             damaged = bytearray(content)
             damaged[-at] ^= flip
             with pytest.raises(ValueError, match="damaged or truncated"):
-                checked_metadata(pa.BufferReader(damaged))
+                read_sealed_metadata(pa.BufferReader(damaged))
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -50,7 +50,7 @@ def test_every_prefix_of_a_file_is_noticed(lake, table):
     content = file_of(lake, table).read_bytes()
     for size in range(len(content)):
         with pytest.raises(ValueError, match="damaged or truncated"):
-            checked_metadata(pa.BufferReader(content[:size]))
+            read_sealed_metadata(pa.BufferReader(content[:size]))
 
 
 def test_a_footer_is_sealed_however_it_is_written():

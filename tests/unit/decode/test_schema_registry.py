@@ -16,7 +16,7 @@ from google.protobuf.descriptor_pb2 import (
 )
 
 from rocketlens.decode import json_schema, schema_registry
-from rocketlens.decode.descriptors import linked, message_schema
+from rocketlens.decode.descriptors import link, message_schema
 from rocketlens.decode.json_schema import schema_check
 from rocketlens.decode.protobuf import read_protobuf
 from rocketlens.decode.rules import BodyRules
@@ -128,7 +128,7 @@ def encoded(name, value, **files):
     named = {key.replace("_", "."): FileDescriptorProto() for key in files}
     for key, file in files.items():
         named[key.replace("_", ".")].CopyFrom(file)
-    kind = message_factory.GetMessageClass(linked(named).FindMessageTypeByName(name))
+    kind = message_factory.GetMessageClass(link(named).FindMessageTypeByName(name))
     return json_format.ParseDict(value, kind()).SerializeToString()
 
 
@@ -250,7 +250,7 @@ def test_messages_are_read_as_the_package_writes_them_in_json():
     stored = encoded("All", value, all_proto=file)
     schema = message_schema(FileDescriptorSet(file=[file]).SerializeToString(), "All")
     assert read_protobuf(stored, schema=pickle.loads(pickle.dumps(schema))) == value
-    pool = linked({"all.proto": file})
+    pool = link({"all.proto": file})
     kind = message_factory.GetMessageClass(pool.FindMessageTypeByName("All"))
     written = json_format.MessageToDict(kind.FromString(stored), preserving_proto_field_name=True)
     assert {name: each for name, each in written.items() if name[0] == "c"} == {

@@ -18,7 +18,7 @@ from rocketlens.decode.byte_reader import ByteReader
 from rocketlens.decode.layers import unwrap
 from rocketlens.decode.plain_text import find_text
 from rocketlens.decode.text_formats import may_be_json, read_json, read_xml
-from rocketlens.decode.tree import json_ready, name_text, scaled, tree_of
+from rocketlens.decode.tree import exact_decimal, json_ready, name_text, tree_of
 from rocketlens.errors import BodyError, BodyTooLarge
 from rocketlens.terminal.json_text import JsonPart, layout_json
 from tests.support.written_bodies import body
@@ -102,9 +102,9 @@ def test_values_levels_and_text_of_a_tree_are_bounded():
 
 
 def test_a_number_of_too_many_digits_has_no_decimal_point():
-    assert scaled(-120, 5) == Decimal("-0.00120")
+    assert exact_decimal(-120, 5) == Decimal("-0.00120")
     with pytest.raises(ValueError, match="bits"):
-        scaled(1 << 20_000, 1)
+        exact_decimal(1 << 20_000, 1)
 
 
 def test_numbers_are_read_one_after_another():

@@ -74,14 +74,14 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> ExitCode:
     from rocketlens.pipeline.duplicates import archived_messages, find_duplicates
-    from rocketlens.pipeline.jobs import shortened_errors
+    from rocketlens.pipeline.jobs import shorten_errors
     from rocketlens.pipeline.session import check_available
 
     check_available(with_sql=True)
     begin, end = time_range(arguments)
     source, searched = _source(arguments)
     spark = sql_session(arguments.master)
-    with shortened_errors():
+    with shorten_errors():
         topics = ",".join(arguments.topic or ())
         if source.archive is not None:
             table, problems = archived_messages(spark, source.archive, topics, begin, end)

@@ -26,7 +26,7 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Final
 
-from rocketlens.decode.tree import TYPE, Tree, scaled
+from rocketlens.decode.tree import TYPE, Tree, exact_decimal
 from rocketlens.errors import BodyError
 
 WRITTEN: Final = "@written"
@@ -132,7 +132,7 @@ _MAKERS: Final[dict[str, Callable[[_Fields, list[Tree]], Tree]]] = {
     "java.math.BigInteger": lambda fields, _: (
         int.from_bytes(fields["magnitude"], "big") * _SIGNS[fields["signum"]]
     ),
-    "java.math.BigDecimal": lambda fields, _: scaled(fields["intVal"], fields["scale"]),
+    "java.math.BigDecimal": lambda fields, _: exact_decimal(fields["intVal"], fields["scale"]),
     "java.util.UUID": lambda fields, _: str(
         uuid.UUID(bytes=struct.pack(">qq", fields["mostSigBits"], fields["leastSigBits"]))
     ),
