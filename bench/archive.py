@@ -23,7 +23,7 @@ from bench.history import Row
 from bench.report import goal, table
 from bench.synthetic import SyntheticStore
 from rocketlens.archive.archive import open_archive
-from rocketlens.archive.copied import QueueRange, joined
+from rocketlens.archive.copied import QueueRange, join_ranges
 from rocketlens.archive.files import DataFile, ShareFiles
 from rocketlens.archive.journal import ArchiveTables, next_batch
 from rocketlens.model.arrow import schema
@@ -268,7 +268,7 @@ def write_archive(root: Path, messages: int, days: int) -> None:
         run=tables.run,
         chosen=[],
         asked_ms=START_MS + days * DAY_MS,
-        queues=joined(ranges),
+        queues=join_ranges(ranges),
         behind=[],
     )
     tables.commit(batch)

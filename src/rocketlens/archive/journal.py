@@ -85,7 +85,7 @@ class ArchivedBatch(Struct, frozen=True):
     `DataFile` values as JSON. ``checksum`` covers all other fields. Rows of earlier versions have
     checksum 0 and none of the fields after it: ``asked_ms`` is when the source was asked for its
     offsets, ``queues`` the copied ranges, ``lost`` what cannot be read of them, and ``behind`` what
-    the source is known to have besides (`rocketlens.archive.copied`).
+    else the source is known to have (`rocketlens.archive.copied`).
     """
 
     source: str

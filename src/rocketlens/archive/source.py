@@ -65,7 +65,7 @@ class ArchiveSource:
 
     @property
     def topics(self) -> set[str]:
-        """The topics of the archived messages, and those that a source is known to have besides."""
+        """The topics of the archived messages, and other known ones of its sources."""
         listed = self.reader.listing
         behind = (
             each.topic for _, of_source in listed.sources for each in behind_of(of_source[-1])

@@ -3,7 +3,7 @@
 A source continues at the end of its last journal row; there is no other checkpoint. The source
 plans a batch, Spark's tasks write its shares (`write_share`), and the driver commits it
 (`rocketlens.archive.journal`) with the copied range of each queue, and with what the source is
-known to have besides. If only that changed, the row has no messages.
+known to have in addition. If only that changed, the row has no messages.
 
 ======================================  ============================================================
 event                                   effect

@@ -69,7 +69,7 @@ class OfferedQueue(NamedTuple):
 
 
 class ClusterOffer(NamedTuple):
-    """The queues and brokers of a cluster, and ``doubts``: what it may have besides."""
+    """The queues and brokers of a cluster, and ``doubts``: further messages that it may have."""
 
     queues: Sequence[OfferedQueue]
     brokers: Collection[str]
@@ -169,12 +169,12 @@ class ArchivedCluster:
         return missing._replace(broker=broker, topic=topic)
 
     def behind(self, _plan: Plan, ranges: Sequence[QueueRange]) -> Sequence[Missing]:
-        """Return what the cluster has besides, after ``ranges`` were written."""
+        """Return what else the cluster has, after ``ranges`` were written."""
         return self._planner.behind(ranges)
 
 
 class ClusterPlanner:
-    """Plans the next range of each queue, and collects what a cluster is known to have besides.
+    """Plans the next range of each queue, and collects what else a cluster is known to have.
 
     The last copied record identifies a queue. ``most``: offsets of a batch.
     """
@@ -295,7 +295,7 @@ class ClusterPlanner:
         self._lost.append(Missing(what, broker, topic, high_ms=self._asked_ms))
 
     def _doubt(self, doubt: Missing) -> None:
-        """Add messages that the cluster may have besides, unless they are known."""
+        """Add messages that the cluster may have in addition, unless they are known."""
         if doubt.key in self._behind:
             return
         if doubt.broker and not doubt.topic:
@@ -375,7 +375,7 @@ class ClusterPlanner:
         )
 
     def behind(self, ranges: Sequence[QueueRange]) -> list[Missing]:
-        """Return what the cluster has besides, after ``ranges`` were written."""
+        """Return what else the cluster has, after ``ranges`` were written."""
         written = {each.key: each for each in ranges}
         left: dict[tuple[str, str], list[tuple[int, int | None]]] = {}
         for key, stop in self._stops.items():
