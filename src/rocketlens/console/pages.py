@@ -1,20 +1,7 @@
 """Shared by all routes: parameters, forms, rendered pages, and the answers to errors.
 
 Pages are rendered on the server and complete without a script. An error becomes a status, a code
-for programs, and coverage:
-
-===========================  ======  ==================================================
-error                        status  code
-===========================  ======  ==================================================
-BadInput                     400     ``bad_input``
-MessageNotFound              404     ``not_found``: everything was searched
-TopicNotFound                404     ``no_topic``
-ActRefused                   403     ``not_allowed``
-PlanChanged                  409     ``changed``: nothing was done
-ConsoleBusy                  429     ``busy``
-AnswerIncomplete             502     ``incomplete``: something could not be searched
-any other of RocketLens      502     ``failed``
-===========================  ======  ==================================================
+for programs (`_STATUS`), and coverage.
 """
 
 import functools
@@ -178,6 +165,7 @@ class Failure(NamedTuple):
 
 _STATUS: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (BadInput, 400, "bad_input"),
+    # Everything was searched.
     (MessageNotFound, 404, "not_found"),
     (TopicNotFound, 404, "no_topic"),
     (ActRefused, 403, "not_allowed"),

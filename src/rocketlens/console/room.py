@@ -1,16 +1,9 @@
 """Limits how many requests run at once and how many bytes they hold, per user and in total.
 
-==========  ====================================  ==============================================
-work        routes                                limits: all users, one user
-==========  ====================================  ==============================================
-search      `WORK_OF`: searches, and their plans  MAX_CONSOLE_SEARCHES, MAX_USER_SEARCHES
-file        `WORK_OF`: exports and bodies         MAX_EXPORTS, MAX_USER_EXPORTS
-look_up     all others                            MAX_CONSOLE_LOOK_UPS, MAX_USER_LOOK_UPS
-==========  ====================================  ==============================================
-
-Requests also share MAX_HELD_BYTES of memory, MAX_USER_HELD_BYTES per user, for request bodies,
-pages of exports, and answers until the client has received them. A request over a limit gets status
-429. Routes in `FREE` are not limited.
+Each kind of `Work` has limits for all users and for one (`_bounds`). Requests also share
+MAX_HELD_BYTES of memory, MAX_USER_HELD_BYTES per user, for request bodies, pages of exports, and
+answers until the client has received them. A request over a limit gets status 429. Routes in `FREE`
+are not limited.
 
 `room_for` is a dependency of the whole application, so new routes are limited, too. A request holds
 its share until all but the last piece of its answer is sent.

@@ -39,18 +39,13 @@ def open_log(path: Path) -> TextIO:
 
 
 class AuditLog:
-    """Writes what users do. Without a file it writes nothing."""
+    """Writes what users do. Without a file it writes nothing. Its failures are also on stderr."""
 
     def __init__(
-        self,
-        file: TextIO | None = None,
-        clock_ns: Callable[[], int] = time.time_ns,
-        errors: TextIO | None = None,
+        self, file: TextIO | None = None, clock_ns: Callable[[], int] = time.time_ns
     ) -> None:
-        """:param errors: Where failures are reported; None is stderr."""
         self._file: Final = file
         self._clock_ns: Final = clock_ns
-        self._errors: Final = errors
 
     def record(
         self, event: str, *, address: str | None = None, user: str | None = None, **facts: object
@@ -77,7 +72,7 @@ class AuditLog:
             self._file.flush()
         except (OSError, ValueError) as error:
             reason = printable(str(error))
-            (self._errors or sys.stderr).write(f"the audit log cannot be written: {reason}\n")
+            sys.stderr.write(f"the audit log cannot be written: {reason}\n")
             raise AuditFailed(f"the audit log cannot be written: {reason}") from error
 
 

@@ -4,20 +4,8 @@ The console keeps no state of a started login. A cookie has its time, a random t
 that it leads to. State, nonce and code verifier are MACs of the cookie, with a key of this process.
 So only the browser that started a login can finish it, in time, and only this login.
 
-====================  ======  ==============================================================
-failure               status  cause
-====================  ======  ==============================================================
-``denied``            403     the provider or the user refused
-``no_access``         403     no rule of the users file matches the user
-``old``               400     the answer is for another browser or login, or too late
-``elsewhere``         400     browsers use a host name that needs to be configured
-``busy``              503     too many logins are checked at once
-``unreachable``       502     the provider did not answer
-``provider``          502     the provider sent an invalid answer or an error
-``token``             502     the token or its content is not valid
-====================  ======  ==============================================================
-
-Each failure is a page, a log line and an audit record. None of these has a token or a secret.
+A failure (`FAILURE_STATUS`) is a page, a log line and an audit record. None of these has a token or
+a secret.
 
 PyJWT and cryptography check signatures and keys; httpx sends requests. Authlib would replace about
 a hundred lines, but lacks the limits: it reads answers of any length, keeps the discovery document
@@ -307,14 +295,14 @@ def _base64url(content: bytes) -> str:
 
 _LOGIN_COOKIE: Final = "rl_oidc"
 FAILURE_STATUS: Final[Mapping[FailureWord, int]] = {
-    "denied": 403,
-    "no_access": 403,
-    "old": 400,
-    "elsewhere": 400,
-    "busy": 503,
-    "unreachable": 502,
-    "provider": 502,
-    "token": 502,
+    "denied": 403,  # the provider or the user refused
+    "no_access": 403,  # no rule of the users file matches the user
+    "old": 400,  # the answer is for another browser or login, or too late
+    "elsewhere": 400,  # browsers use a host name that needs to be configured
+    "busy": 503,  # too many logins are checked at once
+    "unreachable": 502,  # the provider did not answer
+    "provider": 502,  # the provider sent an invalid answer or an error
+    "token": 502,  # the token or its content is not valid
 }
 pages = page_router()
 

@@ -2,7 +2,7 @@
 
 import base64
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, Literal, get_args
 
 from rocketlens import limits
@@ -145,7 +145,7 @@ def _content_of(
     return printable(text, _LAYOUT), False, False
 
 
-def decoded_ids(message: MessageExt, clock_ns: Callable[[], int] = time.time_ns) -> list[DecodedId]:
+def decoded_ids(message: MessageExt) -> list[DecodedId]:
     """Return the ids of a message and their parts."""
     offset_id = message.offset_msg_id
     ids = []
@@ -156,7 +156,7 @@ def decoded_ids(message: MessageExt, clock_ns: Callable[[], int] = time.time_ns)
     if key is not None:
         stored_ms = message.store_timestamp_ms
         # The key counts from the month in which it was made; a producer's clock can be ahead.
-        now_ms = min(stored_ms + 3_600_000, clock_ns() // 1_000_000)
+        now_ms = min(stored_ms + 3_600_000, time.time_ns() // 1_000_000)
         ids.insert(0, DecodedId(name="unique_key", text=key, parts=_unique_key_parts(key, now_ms)))
     return ids
 

@@ -280,7 +280,7 @@ def test_what_cannot_be_written_down_is_not_done(rocketmq, topic):
     name, path = topic
     closed = io.StringIO()
     closed.close()
-    log = AuditLog(closed, errors=io.StringIO())
+    log = AuditLog(closed)
     shown = answer(f"{path}/resend", live(rocketmq), audit=log)
     assert shown.status_code >= 400
     assert "audit log cannot be written" in shown.text

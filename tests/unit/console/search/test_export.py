@@ -122,7 +122,7 @@ def test_the_audit_log_has_a_line_before_anything_is_sent(orders):
     ]
     closed = io.StringIO()
     closed.close()
-    audit = AuditLog(closed, errors=io.StringIO())
+    audit = AuditLog(closed)
     found = answer("/api/export?q=all", orders, audit=audit)
     assert found.status_code == 503
     assert "ORDER-" not in found.text
