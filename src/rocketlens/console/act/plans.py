@@ -310,14 +310,6 @@ def cluster_for(sources: Sources, origin: ConsoleSource, name: str) -> ConsoleSo
     return clusters[0]
 
 
-def target_for(message: MessageExt, group: str) -> Target:
-    """Return the target of one message: the group, or the topic that it was first sent to."""
-    if group:
-        return Target(group=group)
-    kind = TopicKind.of(message.topic)
-    return Target(original=kind in {TopicKind.RETRY, TopicKind.DEAD_LETTER})
-
-
 def _plan_of(
     origin: ConsoleSource,
     cluster: ClusterOfConsole,
@@ -328,7 +320,11 @@ def _plan_of(
     """Return the plan for messages, each with its own target. Duplicate message ids are all
     sent.
     """
-    targets = [target_for(each, group) for each in messages]
+    originals = {TopicKind.RETRY, TopicKind.DEAD_LETTER}
+    targets = [
+        Target(group=group) if group else Target(original=TopicKind.of(each.topic) in originals)
+        for each in messages
+    ]
     same_id = len(messages) - len({each.msg_id for each in messages})
     return ResendPlan(
         origin=origin,
