@@ -207,7 +207,7 @@ class _Api(FastAPI):
 
 
 def _answer_to(request: Request, error: Exception) -> Response:
-    """Return the API answer or the page of an error. Other errors than ours are bugs."""
+    """Return the answer to an error, for the API or as a page. Unknown errors are bugs."""
     # The server logs the traceback of a bug. The answer must not quote it.
     bug = Failure(500, error_answer("bug", f"this is a bug: {type(error).__name__}"))
     return _answer(request, failure_of(error) or bug)

@@ -32,7 +32,7 @@ class ConsoleValue(BaseModel):
 
     @classmethod
     def of(cls, origin: object, **others: Any) -> Self:
-        """Return the value of an object. Fields are its attributes, or ``others``, converted."""
+        """Return the value of an object: its attributes and ``others``, as the fields need them."""
         own = ((name, getattr(origin, name, _LACKING)) for name in cls.model_fields.keys() - others)
         fields = {name: value for name, value in own if value is not _LACKING}
         return cls.model_validate({**fields, **others})
@@ -45,7 +45,7 @@ class ConsoleRequest(BaseModel):
 
     @classmethod
     def of_form(cls, fields: Mapping[str, str]) -> Self:
-        """Read the same from a form or an address, whose other fields are ignored.
+        """Read a form or an address. Unknown fields are ignored.
 
         :raises BadInput: if a field cannot be used.
         """

@@ -183,7 +183,7 @@ _BOTH: Final = ["GET", "POST"]
 _CHOSEN: Final = "chosen"
 """The form field with a chosen message. It occurs once for each."""
 _OFFERED_GROUPS: Final = 12
-"""Groups that a page links, to send a message to; the others are suggestions of a field."""
+"""Groups with a link on a page. The input field suggests the others."""
 _DIGITS: Final = 8
 """Page numbers have fewer digits: no plan has so many messages."""
 _JobName = Annotated[str, Path(max_length=limits.MAX_CONSOLE_REASON)]
@@ -265,7 +265,7 @@ async def _resend_form(
 
 
 async def _known_groups(here: HereNow, address: MessageAddress, cluster: str) -> dict[str, str]:
-    """Return the groups, each with its state of the message or ``""``; failed ones first."""
+    """Return all groups with their state of the message, or ``""``; failed ones first."""
     origin = here.sources.named(address.source)
     names = [origin.name] if origin.kind == "cluster" else [cluster] if cluster else []
     story, answer = await asyncio.gather(

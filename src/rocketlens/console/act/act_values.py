@@ -221,7 +221,7 @@ def _pairs(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
 
 
 def form_fields(message: MessageExt) -> dict[str, str]:
-    """Return the form fields of a message. A body that a browser would change is base64.
+    """Return the form fields of a message. The body is base64 if a browser would change it as text.
 
     :raises BadInput: if the body cannot be decompressed.
     """

@@ -60,9 +60,9 @@ from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.model.text.sentences import Sentence
 
 _SHORT_JOB: Final = 20
-"""Jobs with at most so many messages end before the request is answered, if they can."""
+"""A request waits for the end of its job if the job has at most so many messages."""
 _PATIENCE_S: Final = 3.0
-"""Seconds that a request waits for that."""
+"""Seconds of that wait."""
 
 
 class Actions:
@@ -78,7 +78,7 @@ class Actions:
     async def preview(
         self, plan: ResendPlan, message: MessageExt | None = None, *, page: int = 0
     ) -> PlanValue:
-        """Return one page of a plan. ``message`` is the single message of a plan with one.
+        """Return one page of a plan. ``message`` is the message of a plan with a single one.
 
         :raises BadInput: if the plan is empty.
         :raises TopicNotFound: if a target topic does not exist, or a message names none.

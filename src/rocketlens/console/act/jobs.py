@@ -257,7 +257,9 @@ class Jobs:
             journal.stop(f"by {user}", now_text())
 
     async def settled(self, name: str, patience_s: float | None) -> None:
-        """Wait until a job does not run any more, at most so long. None waits without a limit."""
+        """Wait until a job has ended, for at most ``patience_s`` seconds; None is without a
+        limit.
+        """
         running = self._running.get(name)
         if running is not None and running.task is not None:
             await asyncio.wait([running.task], timeout=patience_s)

@@ -47,7 +47,7 @@ _SELECTION_CHARACTERS: Final = 2_000
 READ_AT_ONCE: Final = 16
 """Messages of a plan that are read at once."""
 SHOWN_MARKER: Final = "…"
-"""Stands in a preview for the job name and message number, which sending adds."""
+"""Stands for the job name and the message number in a preview."""
 ShortName = Annotated[
     str, StringConstraints(max_length=limits.MAX_TOPIC_CHARACTERS, strip_whitespace=True)
 ]
@@ -317,9 +317,7 @@ def _plan_of(
     group: str,
     selection: str,
 ) -> ResendPlan:
-    """Return the plan for messages, each with its own target. Duplicate message ids are all
-    sent.
-    """
+    """Return the plan for messages, each with its own target. Equal message ids are all sent."""
     originals = {TopicKind.RETRY, TopicKind.DEAD_LETTER}
     targets = [
         Target(group=group) if group else Target(original=TopicKind.of(each.topic) in originals)

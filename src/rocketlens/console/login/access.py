@@ -82,7 +82,7 @@ def _is_for_programs(path: str) -> bool:
 
 
 def _to_login(request: Request) -> Response:
-    """Return a redirect to the login, which leads back; for a program an error."""
+    """Return a redirect to the login, with the way back; a program gets an error."""
     path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     values = {"back": path}
     is_page = not _is_for_programs(request.url.path)

@@ -39,9 +39,9 @@ MAX_OIDC_TOKEN_CHARACTERS: Final = 256 << 10
 MAX_OIDC_SKEW_S: Final = 60.0
 """Seconds by which the clocks of provider and console may differ."""
 MAX_OIDC_AGE_S: Final = 3600.0
-"""Seconds for which endpoints and keys are kept. A revoked key is used no longer."""
+"""Seconds for which endpoints and keys are kept: then a revoked key is not used any more."""
 MIN_OIDC_KEYS_AGE_S: Final = 60.0
-"""Seconds after which an unknown key has the keys read again: tokens cannot cause more requests."""
+"""Seconds between two reads of the keys for tokens with unknown keys."""
 FailureWord = Literal[
     "unreachable", "provider", "token", "denied", "no_access", "old", "elsewhere", "busy"
 ]
@@ -264,7 +264,7 @@ class OidcProvider:
         return ProviderUser(claims, token)
 
     async def _verify(self, token: str, nonce: str) -> dict[str, Any]:
-        """Return the claims of an id token; read the keys again for an unknown one."""
+        """Return the claims of an id token. Read the keys again if its key is unknown."""
         expected = {
             "issuer": self._settings.issuer,
             "client_id": self._settings.client_id,

@@ -110,7 +110,7 @@ class PasswordHash:
         return f"{_NAME}${costs}${salt}${digest}"
 
     async def fits(self, password: str) -> bool:
-        """Return whether a password is that of the hash; takes as long if it is not."""
+        """Return whether a password matches. Takes the same time if it does not."""
         is_possible = 0 < len(password) <= MAX_PASSWORD_CHARACTERS
         text = _normalize(password if is_possible else "-")
         size = len(self.digest)

@@ -437,7 +437,7 @@ async def listed(here: Here, *, everything: _Everything = False) -> SavedSearche
 
 @api.post("/saved-searches")
 async def save(here: Here, question: Asked, body: SaveRequest) -> SavedSearchValue:
-    """Save the search of the address, as /api/search takes it; `cursor` is not kept."""
+    """Save the search in the query parameters, which are those of /api/search without `cursor`."""
     alarm = _alarm(here, question, body.by, body.group)
     saved = await here.console.saved.save(
         question, body.title, is_shared=body.is_shared, alarm=alarm

@@ -172,7 +172,7 @@ pages = page_router()
 
 @api.get("/search")
 async def search(here: Here, question: Asked) -> SearchAnswer:
-    """Return a page of the messages that match, the newest first, and what was searched."""
+    """Return a page of matching messages, newest first, and the coverage of the search."""
     _check_not_empty(question)
     searches = here.searches
     return await searches.with_counts(question, await searches.search(question))

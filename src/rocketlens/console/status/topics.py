@@ -113,7 +113,7 @@ class TopicNamesValue(ConsoleValue):
 
 
 async def _in_source(source: ConsoleSource, name: str) -> TopicInSourceValue | TopicNotFound | None:
-    """Return a topic of one source; None if it knows no topics; the error if it lacks this one."""
+    """Return a topic of one source; None if it has no topics; the error if it lacks this one."""
     try:
         answers = await ask_all(
             [source], lambda each: each.topics([name]), TopicsAnswer, (BadInput, TopicNotFound)
