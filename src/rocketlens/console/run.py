@@ -188,7 +188,7 @@ def run(arguments: Namespace) -> ExitCode:
 
 
 def _hash_password() -> ExitCode:
-    """Print the hash of a password. Arguments are visible to other users, so it is read."""
+    """Print the hash of a password. It is read, because other users can see arguments."""
     from getpass import getpass
 
     from rocketlens.console.login.users import PasswordHash
