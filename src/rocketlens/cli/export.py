@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from msgspec.structs import replace
 
-from rocketlens.cli.options import add_max, option
+from rocketlens.cli.options import add_max, add_overwrite, option
 from rocketlens.cli.printing import MessageOutput
 from rocketlens.cli.source import ChosenSource, add_selection, choose_source, selected
 from rocketlens.errors import BadInput
@@ -204,10 +204,6 @@ def _text_writer(path: Path, form: str, arguments: Namespace) -> Write:
 
 INCOMPLETE: Final = ".incomplete"
 """Suffix of the file that an incomplete answer is written to."""
-
-
-def add_overwrite(parser: ArgumentParser) -> None:
-    option(parser, "--overwrite", "replace FILE if it exists")
 
 
 class OutputFile:

@@ -136,40 +136,12 @@ def add_log_options(parser: ArgumentParser) -> None:
     )
 
 
-def add_metrics_port(parser: ArgumentParser) -> None:
-    option(
-        parser,
-        "--metrics-port [IP:]N",
-        "serve /metrics (Prometheus), /livez and /readyz on this port, on 127.0.0.1 unless "
-        "an address is given; 0: any free port (default: none)",
-        type=listen_address,
-    )
-
-
 def add_bind(parser: ArgumentParser, default: str) -> None:
     option(
         parser,
         "--bind IP",
         f"address to listen on; 0.0.0.0: all addresses (default: {default})",
         type=ip_address_text,
-    )
-
-
-def add_advertise(parser: ArgumentParser) -> None:
-    option(
-        parser,
-        "--advertise ADDR",
-        "IP address to advertise to clients, or a host name, which is resolved at the start "
-        "(default: brokerIP1 of broker.conf, else the address of --bind, else 127.0.0.1)",
-        type=resolved_address,
-    )
-
-
-def add_print_config(parser: ArgumentParser) -> None:
-    option(
-        parser,
-        "--print-config",
-        "print the effective configuration as a configuration file and exit",
     )
 
 
@@ -259,14 +231,6 @@ def add_max(parser: ArgumentParser, default: int | None = None) -> None:
     )
 
 
-def add_verbose(parser: ArgumentParser) -> None:
-    option(
-        parser,
-        "-v --verbose",
-        "print all notes on an answer: hints, and assumptions that were not checked",
-    )
-
-
 def add_archive(parser: ArgumentParser, *, with_others: bool = True) -> None:
     beside = "; with --store, --namesrv or --context both are searched, for one answer"
     option(
@@ -283,15 +247,6 @@ def refuse_archive(parser: ArgumentParser, why: str) -> None:
         raise ArgumentTypeError(why)
 
     parser.add_argument("--archive", dest="refused_archive", type=refuse, help=SUPPRESS)
-
-
-def add_all_topics(parser: ArgumentParser) -> None:
-    option(
-        parser,
-        "--all",
-        "if no topic is named, also search RocketMQ's own topics, such as the trace topic "
-        "(default: they are left out and counted)",
-    )
 
 
 def add_cluster(parser: ArgumentParser, default: str) -> None:
@@ -341,14 +296,6 @@ def add_content(parser: ArgumentParser | _ArgumentGroup) -> None:
     add_body_rules(parser)
 
 
-def add_body_rules(parser: ArgumentParser | _ArgumentGroup) -> None:
-    option(
-        parser,
-        "--body-rules FILE",
-        "TOML file with rules for decoding bodies by topic: formats, schemas, charsets",
-    )
-
-
 def content_of(arguments: Namespace) -> "ContentOptions":
     """Return the options of `add_content` as keyword arguments; empty if none is given.
 
@@ -376,23 +323,6 @@ def add_index_geometry(parser: ArgumentParser) -> None:
         action=BooleanOptionalAction,
         default=None,
         help="with or without entries for tags, which RocketMQ 5.5 and later write",
-    )
-
-
-def add_dry_run(parser: ArgumentParser) -> None:
-    option(
-        parser,
-        "--dry-run",
-        "check what can be checked without Spark, print what would be done, and exit",
-    )
-
-
-def add_master(parser: ArgumentParser) -> None:
-    option(
-        parser,
-        "--master M",
-        "the Spark master (default: local[*], all cores of this machine)",
-        default="local[*]",
     )
 
 
@@ -447,3 +377,50 @@ def _number(text: str, minimum: int, maximum: int, what: str) -> int:
         shown = printable(text)[:40]
         raise ArgumentTypeError(f"invalid {what} {shown!r}: expected {minimum} to {maximum}")
     return int(text)
+
+
+def _adder(
+    words: str, help_text: str, **more: Any
+) -> Callable[[ArgumentParser | _ArgumentGroup], None]:
+    return lambda parser: option(parser, words, help_text, **more)
+
+
+add_advertise = _adder(
+    "--advertise ADDR",
+    "IP address to advertise to clients, or a host name, which is resolved at the start "
+    "(default: brokerIP1 of broker.conf, else the address of --bind, else 127.0.0.1)",
+    type=resolved_address,
+)
+add_all_topics = _adder(
+    "--all",
+    "if no topic is named, also search RocketMQ's own topics, such as the trace topic "
+    "(default: they are left out and counted)",
+)
+add_body_rules = _adder(
+    "--body-rules FILE",
+    "TOML file with rules for decoding bodies by topic: formats, schemas, charsets",
+)
+add_dry_run = _adder(
+    "--dry-run",
+    "check what can be checked without Spark, print what would be done, and exit",
+)
+add_master = _adder(
+    "--master M",
+    "the Spark master (default: local[*], all cores of this machine)",
+    default="local[*]",
+)
+add_metrics_port = _adder(
+    "--metrics-port [IP:]N",
+    "serve /metrics (Prometheus), /livez and /readyz on this port, on 127.0.0.1 unless "
+    "an address is given; 0: any free port (default: none)",
+    type=listen_address,
+)
+add_overwrite = _adder("--overwrite", "replace FILE if it exists")
+add_print_config = _adder(
+    "--print-config",
+    "print the effective configuration as a configuration file and exit",
+)
+add_verbose = _adder(
+    "-v --verbose",
+    "print all notes on an answer: hints, and assumptions that were not checked",
+)

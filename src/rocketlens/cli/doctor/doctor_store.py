@@ -133,7 +133,7 @@ def _damage(examined: StoreExamination) -> Iterator[Check]:
     result = "messages there are lost, and answers that may lack them are incomplete"
     if examined.contents is None:
         for start, stop in examined.missing_log():
-            detail = f"physical offsets {start} to {stop}: no file has them"
+            detail = f"physical offsets {start} to {stop}: no segment has these offsets"
             yield fail("commit log", f"{detail}: {result}", _REPAIR)
     for damage in examined.damage():
         yield fail("commit log", f"{damage}: {result}", _REPAIR)

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
-from rocketlens.cli.export import OutputFile, add_overwrite, batches_in
+from rocketlens.cli.export import OutputFile, batches_in
 from rocketlens.cli.find import exit_code
-from rocketlens.cli.options import option
+from rocketlens.cli.options import add_overwrite, option
 from rocketlens.cli.printing import print_rows
 from rocketlens.cli.source import ChosenSource, add_selection, choose_source, selected
 from rocketlens.cli.sql.sql_plan import TABLE, SqlPlan, plan_of

@@ -114,7 +114,7 @@ def test_every_missing_stretch_of_the_log_is_named(run, golden, tmp_path):
     size = segments[0].stat().st_size
     segments[1].unlink()
     done = run("doctor", "--store", store)
-    assert f"physical offsets {size} to {2 * size}: no file" in done.out
+    assert f"physical offsets {size} to {2 * size}: no segment" in done.out
     segments[2].unlink()
     assert f"physical offsets {size} to {3 * size}" in run("doctor", "--store", store).out
 
@@ -235,7 +235,7 @@ def test_damage_inside_and_a_missing_file_are_both_named(run, golden, tmp_path):
     ]
     lines = [each for each in lines if each.startswith("fail")]
     assert len(lines) == 2
-    assert f"physical offsets {size} to {2 * size}: no file" in lines[0]
+    assert f"physical offsets {size} to {2 * size}: no segment" in lines[0]
     assert all("to mend: restore" in line for line in lines)
 
 
