@@ -24,7 +24,7 @@ from rocketlens.store.disk import Disk
 from rocketlens.store.fs import read_bytes
 
 MAX_KV_BYTES: Final = 4 * 1024 * 1024
-"""Maximum UTF-8 bytes of all names and values. RocketMQ: no limit."""
+"""UTF-8 bytes of all key-value pairs of a name server. RocketMQ: no limit."""
 _log: Final = logging.getLogger("rocketlens.namesrv")
 
 _DISK_THREAD: Final = WorkThreads(1, "kv")

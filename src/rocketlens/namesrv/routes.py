@@ -42,9 +42,9 @@ from rocketlens.wire.bodies.tables import (
 from rocketlens.wire.commands.brokers import RegisterBrokerRequest, RegisterBrokerResponse
 
 MAX_NAMESRV_QUEUE_DATAS: Final = 1_000_000
-"""Maximum number of topics times brokers. RocketMQ: no limit."""
+"""Topics times brokers of a name server. RocketMQ: no limit."""
 MAX_NAMESRV_BROKERS: Final = 10_000
-"""Maximum number of brokers. RocketMQ: no limit."""
+"""Brokers of a name server. RocketMQ: no limit."""
 _log: Final = logging.getLogger("rocketlens.namesrv")
 
 EXPIRY_S: Final = 120.0

@@ -43,7 +43,7 @@ from rocketlens.wire.bodies.tables import DataVersion
 from rocketlens.wire.declare import TEXT, fields_of, read_member
 
 MAX_ACL_FILE_BYTES: Final = 1024 * 1024
-"""Maximum bytes of a file of accounts: some 5,000 accounts. RocketMQ: no limit."""
+"""Bytes of a file of accounts: some 5,000 accounts. RocketMQ: no limit."""
 _log: Final = logging.getLogger("rocketlens.broker")
 FILES_READ: Final = 100
 """Maximum number of files in ``conf/acl``. RocketMQ: no limit."""

@@ -53,7 +53,7 @@ from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.declare import members_of, read_member
 
 MAX_USERS: Final = 10_000
-"""Maximum number of users, and of subjects with policies. RocketMQ: no limit."""
+"""Users, and subjects with policies, of a broker. RocketMQ: no limit."""
 _log: Final = logging.getLogger("rocketlens.broker")
 _MAX_SHOWN: Final = 100
 

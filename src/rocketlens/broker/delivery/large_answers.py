@@ -19,9 +19,9 @@ from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.declare import write_body
 
 MAX_LARGE_ANSWERS_OF_CONNECTION: Final = 8
-"""Responses of over 256 KiB that wait for one connection."""
+"""Responses of over 256 KiB that one connection can wait for."""
 MAX_LARGE_ANSWERS: Final = 64
-"""The same for all connections. RocketMQ: the queue of its admin threads, 100,000."""
+"""Responses of over 256 KiB that wait at a broker. RocketMQ: 100,000 requests of any kind."""
 SMALL_ANSWER_BYTES: Final = 256 * 1024
 """Responses up to this size are built at once."""
 

@@ -20,7 +20,7 @@ RELAY_TIMEOUT_S: Final = 10.0
 R = TypeVar("R", bound="Response | asyncio.Future[Response | None]")
 
 MAX_RELAYS: Final = 1_000
-"""Relayed requests that wait for replies. RocketMQ: no limit."""
+"""Requests that a broker relayed to clients and that wait for replies. RocketMQ: no limit."""
 
 
 class Relays:

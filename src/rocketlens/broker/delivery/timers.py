@@ -111,7 +111,7 @@ def slot_ms(out_ms: int, store_timestamp_ms: int) -> int:
 
 
 MAX_WAITING_TIMERS: Final = 10_000_000
-"""Waiting timers, 8 bytes each. RocketMQ: 2**31 - 1 a second (timerCongestNumEachSlot)."""
+"""Timers that wait on a broker, 8 bytes each. RocketMQ: timerCongestNumEachSlot a second."""
 _log: Final = logging.getLogger("rocketlens.broker")
 
 READ_AT_ONCE: Final = 128

@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from rocketlens.broker.access.control import AccessControl
 
 MAX_LOOP_LOOK_UP_BYTES: Final = 1024 * 1024
-"""Maximum bytes of records in the reply to a look-up on the event loop."""
+"""Bytes of records in the reply to a look-up on the event loop."""
 MAX_LOOP_UNSORTED_ENTRIES: Final = 32 * 1024
-"""Unsorted entries in memory that such a look-up compares one by one: 30 us."""
+"""Unsorted entries that a look-up on the event loop compares one by one: 30 us."""
 MAX_LOOP_INDEX_FILES: Final = 32
-"""Index files that such a look-up reads: 30 us, if none of them is in memory."""
+"""Index files that a look-up on the event loop reads: 30 us, if none is in memory."""
 _MAX_SEGMENTS: Final = 32
 """Number of newest segments in a snapshot."""
 

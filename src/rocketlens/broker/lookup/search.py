@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 MAX_LOOK_UPS_OF_CONNECTION: Final = 1_000
 """Look-ups by key and id of one connection that can wait; more get "busy". RocketMQ: no limit."""
 MAX_LOOK_UP_S: Final = 10.0
-"""Processor time after which a look-up returns its matches. RocketMQ: no limit."""
+"""Seconds of processor time after which a look-up returns its matches. RocketMQ: no limit."""
 MAX_LOOK_UP_WAIT_S: Final = 60.0
 """Seconds of elapsed time after which a look-up returns its matches."""
 MAX_TAG_LOOK_UPS_OF_CONNECTION: Final = 64
-"""Look-ups by tag of one connection that can wait: each reads the entries of a topic."""
+"""Look-ups by tag of one connection that can wait: each reads a topic's entries."""
 MAX_TAG_LOOK_UPS: Final = 1_000
 """Look-ups by tag of all connections that can wait."""
 T = TypeVar("T")

@@ -42,9 +42,9 @@ from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.ha import ReportReader, encode_header
 
 MAX_REPORTS_A_TICK: Final = 512
-"""Reports of one address in a tick; then reading pauses. RocketMQ: no limit."""
+"""Reports of one slave address in 50 ms; then reading pauses. RocketMQ: no limit."""
 MAX_REPLICAS: Final = 16
-"""Maximum number of slaves; half of them can have one address. RocketMQ: no limit."""
+"""Slaves of a broker; half of them can have one address. RocketMQ: no limit."""
 _log: Final = logging.getLogger("rocketlens.broker")
 
 TICK_S: Final = 0.05
@@ -60,7 +60,7 @@ FIRST_REPORT_S: Final = 5.0
 HEARTBEAT_S: Final = 5.0
 """RocketMQ: ``haSendHeartbeatInterval``."""
 SILENCE_S: Final = 20.0
-"""The same after the first report. RocketMQ: ``haHousekeepingInterval``."""
+"""Seconds without a report after which a slave is disconnected: ``haHousekeepingInterval``."""
 
 
 class SlaveConnection(asyncio.Protocol):

@@ -62,13 +62,13 @@ if TYPE_CHECKING:
     from rocketlens.store.write.queue.queue_append import QueueWriter
 
 MAX_RUN_QUEUES: Final = 4_096
-"""Known queues, some hundred bytes each. If there are more, all are dropped."""
+"""Queues that compiled sends know, some hundred bytes each. If there are more, all are dropped."""
 MAX_UNTRIED_SENDS: Final = 15
-"""Maximum number of single sends that skip the kernels after some that the kernels could not
-handle: a failed attempt takes a third of the time of a send. RocketMQ has no runs.
+"""Single sends that skip compiled code after some that it could not handle: a failed attempt takes
+a third of the time of a send.
 """
 MAX_RUN_BYTES: Final = 256 * 1024
-"""Bytes of a run: their checksums take a fraction of a turn. RocketMQ has no runs."""
+"""Bytes of sends that compiled code handles together, in a fraction of a turn."""
 CODES: Final = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_MESSAGE
 
 _TOPICS_BYTES: Final = 256 * 1024

@@ -19,9 +19,9 @@ from rocketlens.wire.bodies import clients as bodies
 from rocketlens.wire.codes import LanguageCode, RequestCode, ResponseCode
 
 MAX_CONNECTION_GROUPS_BYTES: Final = 8 * 1024 * 1024
-"""Memory for the groups of one connection that a broker keeps: 10,000 groups of a few topics."""
+"""Memory for the groups of one connection: 10,000 groups of a few topics."""
 MAX_GROUPS_BYTES: Final = 128 * 1024 * 1024
-"""The same for all connections; then the largest one is closed. RocketMQ: no limit."""
+"""Memory for all groups; above it, the largest connection is closed. RocketMQ: no limit."""
 _log: Final = logging.getLogger("rocketlens.broker")
 
 _MEMBER_BYTES: Final = 700

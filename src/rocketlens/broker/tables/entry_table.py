@@ -29,7 +29,7 @@ from rocketlens.store.read.table_changes import Changes, changes_path, read_chan
 from rocketlens.wire.declare import members_of
 
 MAX_CONFIG_ENTRY_BYTES: Final = 64 * 1024
-"""Maximum bytes of one entry, with members of newer versions. RocketMQ: no limit."""
+"""Bytes of a topic or group in its table, with unknown members. RocketMQ: no limit."""
 _log: Final = logging.getLogger(__name__)
 
 E = TypeVar("E")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 MAX_QUEUE_LOCKS: Final = 200_000
-"""Maximum number of locks: 80 MiB. RocketMQ: no limit."""
+"""Queue locks of a broker: 80 MiB. RocketMQ: no limit."""
 QUEUE_LOCK_S: Final = 60.0
 """Seconds until a lock expires. RocketMQ: rocketmq.broker.rebalance.lockMaxLiveTime, 60."""
 

@@ -37,9 +37,9 @@ from rocketlens.model.rocketmq import (
 from rocketlens.wire.codes import ResponseCode
 
 MAX_GROUPS: Final = 100_000
-"""Maximum number of subscription groups. RocketMQ: no limit."""
+"""Subscription groups of a broker. RocketMQ: no limit."""
 MAX_TOPICS: Final = 150_000
-"""Maximum number of topics of any origin; each takes about 1 KiB. RocketMQ: no limit."""
+"""Topics of a broker, of any origin; each takes about 1 KiB. RocketMQ: no limit."""
 _log: Final = logging.getLogger("rocketlens.broker")
 
 
