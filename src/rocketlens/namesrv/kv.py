@@ -60,15 +60,18 @@ class KvConfig:
         self._waiting: list[_Change] = []
         self._writing: asyncio.Task[None] | None = None
 
-    async def put(self, namespace: str, key: str, value: str) -> None:
-        """:raises BadInput: if the table is full.
+    async def put(self, namespace: str, key: str, value: str | None) -> None:
+        """Set a value; None deletes it.
+
+        :raises BadInput: if the table is full.
         :raises StoreFailed: if the file cannot be written; the old value stays.
         """
-        await self._change(namespace, key, value)
-
-    async def delete(self, namespace: str, key: str) -> None:
-        """Delete a value; no effect if it does not exist. Raises what `put` raises."""
-        await self._change(namespace, key, None)
+        loop = asyncio.get_running_loop()
+        change = _Change(namespace, key, value, loop.create_future())
+        self._waiting.append(change)
+        if self._writing is None:
+            self._writing = loop.create_task(self._write_all())
+        await asyncio.shield(change.done)
 
     def get(self, namespace: str, key: str) -> str | None:
         return self._table.get(namespace, {}).get(key)
@@ -84,14 +87,6 @@ class KvConfig:
         """Wait until all requested changes are written, or have failed."""
         if self._writing is not None:
             await asyncio.wait([self._writing])
-
-    async def _change(self, namespace: str, key: str, value: str | None) -> None:
-        loop = asyncio.get_running_loop()
-        change = _Change(namespace, key, value, loop.create_future())
-        self._waiting.append(change)
-        if self._writing is None:
-            self._writing = loop.create_task(self._write_all())
-        await asyncio.shield(change.done)
 
     async def _write_all(self) -> None:
         try:

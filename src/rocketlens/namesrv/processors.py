@@ -98,7 +98,7 @@ class Processors:
 
     async def delete_kv(self, command: RemotingCommand, _: Channel) -> Response | None:
         fields = commands.DELETE_KV_CONFIG.request.decode(command.ext_fields)
-        await self.kv.delete(fields.namespace, fields.key)
+        await self.kv.put(fields.namespace, fields.key, None)
         return SUCCESS
 
     def list_kv(self, command: RemotingCommand, _: Channel) -> Response:

@@ -138,10 +138,7 @@ def change(kv, *changes):
 
     async def main():
         for namespace, key, value in changes:
-            if value is None:
-                await kv.delete(namespace, key)
-            else:
-                await kv.put(namespace, key, value)
+            await kv.put(namespace, key, value)
 
     asyncio.run(main())
 

@@ -72,9 +72,6 @@ class CopyWriter:
 
 _log: Final = logging.getLogger("rocketlens.broker")
 
-AT_ONCE: Final = 500
-"""Messages of one level that are delivered in one step."""
-
 
 class Schedule:
     """The delay levels of a broker."""
@@ -107,7 +104,7 @@ class Schedule:
             for level in self._delays_ms
         }
 
-    def deliver_due(self, at_once: int = AT_ONCE) -> int:
+    def deliver_due(self, at_once: int) -> int:
         """Deliver due messages, up to ``at_once`` for each level; return their number.
 
         Stops at the first that cannot be stored now; the next call tries it again.

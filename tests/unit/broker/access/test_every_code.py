@@ -507,7 +507,7 @@ async def test_no_send_reaches_a_topic_past_its_permissions_through_the_brokers_
             assert answer.code == (13 if is_batch_retry else refused), (code, topic, answer)
             assert world.core.store.end_offset == end, (code, topic)
         world.clock.now_ms += 3 * 3_600_000
-        world.service._schedule.deliver_due()
+        world.service._schedule.deliver_due(500)
         while world.core.timers.step(100):
             pass
         delivered = [record.body for record in world.stored("Secret")[reached:]]

@@ -13,7 +13,7 @@ from tests.support.patience import PATIENCE_S
 
 def deliver(world):
     """Deliver what is due, without waiting for the broker's own timer."""
-    return world.service._schedule.deliver_due()
+    return world.service._schedule.deliver_due(500)
 
 
 async def send_delayed(world, body, level, **named):
@@ -154,7 +154,7 @@ async def test_a_message_whose_real_topic_cannot_be_is_skipped(world, caplog):
         store.append(*arguments, born_timestamp_ms=NOW_MS)
     world.clock.now_ms += 1000
     end = store.end_offset
-    assert schedule_of(core).deliver_due() == 3
+    assert schedule_of(core).deliver_due(500) == 3
     assert store.end_offset == end
     assert "is skipped" in caplog.text
 
@@ -185,8 +185,8 @@ async def test_a_read_that_failed_has_no_delayed_message_delivered_twice(world):
         return whole(*arguments)
 
     store.record = record
-    assert schedule.deliver_due() == 2
-    assert schedule.deliver_due() == 2
+    assert schedule.deliver_due(500) == 2
+    assert schedule.deliver_due(500) == 2
     queues = [world.stored("Orders", queue_id) for queue_id in range(4)]
     assert sorted(one.body for queue in queues for one in queue) == [b"0", b"1", b"2", b"3"]
 

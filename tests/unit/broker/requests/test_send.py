@@ -336,7 +336,7 @@ def properties_in(record):
 async def delivered_again(world, after_ms=7_200_000):
     """Deliver what is delayed; returns the newest record of the retry topic."""
     world.clock.now_ms += after_ms
-    world.service._schedule.deliver_due()
+    world.service._schedule.deliver_due(500)
     return world.stored(RETRY)[-1]
 
 

@@ -84,7 +84,7 @@ async def send_delayed(world, *bodies):
 def deliver(world):
     """Deliver what is due in a second, without waiting for the broker's own timer."""
     world.clock.now_ms += 1000
-    return world.service._schedule.deliver_due()
+    return world.service._schedule.deliver_due(500)
 
 
 async def commit(world, queue_offset):
