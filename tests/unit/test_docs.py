@@ -191,7 +191,7 @@ def test_a_screen_is_what_a_terminal_shows_of_the_command():
         "```console",
         "$ rocketlens find no-such-order -t PayTopic",
         "nothing found, COMPLETE: searched 7 index files and the rest of the log, up to",
-        "  2026-11-21T02:40:44.893+00:00",
+        "  2026-11-21 02:40:44.893+00:00",
         "$ echo $?",
         "1",
         "```",

@@ -80,7 +80,7 @@ def test_an_extra_alone_is_enough(extra, wheel, tmp_path):
 ALL = (
     *("pyspark", "pyarrow", "pandas", "polars", "deltalake", "obstore", "duckdb", "rocksdict"),
     *("uvloop", "re2", "fastapi", "uvicorn", "jinja2", "httpx", "jwt", "cryptography", "tzdata"),
-    *("google", "jsonschema", "referencing"),
+    *("google", "jsonschema", "referencing", "mcp"),
 )
 """What the extras install."""
 
@@ -99,6 +99,7 @@ NEEDS = {
     "index build --store STORE --out new": {"pyspark": "spark"},
     "index follow --store STORE": {"pyspark": "spark", "pyarrow": "spark"},
     "index verify --store STORE": {"pyspark": "spark"},
+    "mcp --store STORE": dict.fromkeys(("mcp", "fastapi", "httpx", "jinja2"), "mcp"),
     "sql SELECT --store STORE": {"duckdb": "sql", "pyarrow": "sql"},
     "story x --archive new": ARCHIVE,
     "topics --archive new": ARCHIVE,
@@ -110,14 +111,28 @@ WORKS = (
     *("context remove x", "dlq show golden_cg --store STORE", "doctor --store STORE"),
     *("export ../x.csv -t PayTopic --store STORE", "find order-42 --store STORE"),
     *("groups --store STORE", "index build --dry-run --store STORE --out new", "job list"),
+    *("job show x", "watch order-42 --by 4102444800000 --store STORE"),
     *("mqadmin help", "show PayTopic/3/0 --store STORE", "status --store STORE"),
     *("story order-42 --store STORE", "tail PayTopic --store STORE", "topics --store STORE"),
     *(f"{name} --help" for name, (module, _) in _COMMANDS.items() if module),
 )
 """Command lines that do without all of them."""
 
+ASKS = (
+    *("dlq list", "dlq redrive billing --send --reason x", "groups", "send Orders x", "status"),
+    *("resend Orders/0/0 --send --reason x", "topics", "tail Orders", "find x", "story x"),
+    "tap --home t",
+)
+"""Commands that without all of them get as far as to ask a cluster."""
+SERVERS = (
+    "namesrv --port 0",
+    "serve --namesrv-port 0 --broker-port 0 --home h",
+    "broker -n 127.0.0.1:1 --port 0 --home b",
+)
+"""Command lines of servers that start without all of them."""
+
 RUN = """
-import contextlib, io, json, os, sys
+import contextlib, io, json, os, signal, sys, threading
 
 names, lines = json.load(sys.stdin)
 
@@ -134,9 +149,16 @@ sys.meta_path[:] = map(Blocking, sys.meta_path)
 from rocketlens.main import main
 
 results = []
+def end(out, ended):
+    while not (ended.wait(0.05) or "ready: " in out.getvalue()):
+        pass
+    ended.is_set() or signal.raise_signal(signal.SIGTERM)
 for line in lines:
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(out):
+        ended = threading.Event()
+        threading.Thread(target=end, args=(out, ended), daemon=True).start()
         code = main(line)
+        ended.set()
     results.append((code, out.getvalue(), os.listdir()))
 print(json.dumps(results))
 """
@@ -185,3 +207,25 @@ def test_without_any_extra_the_other_commands_do_all_that_they_are_for(golden, t
     for line, (code, said, files) in zip(WORKS, results, strict=True):
         assert (code in {0, 1}, files) == (True, []), (line, said)
         assert "[" not in said.partition("pip install")[2], (line, said)
+
+
+def test_without_any_extra_clusters_are_asked(golden, tmp_path):
+    lines = [f"{line} -n 127.0.0.1:1" for line in ASKS]
+    results = results_of(ALL, lines, golden("5.5.0").store, tmp_path)
+    for line, (code, said, _) in zip(lines, results, strict=True):
+        assert (code, "127.0.0.1:1: no connection" in said) == (2, True), (line, said)
+
+
+@pytest.mark.parametrize("line", SERVERS)
+def test_without_any_extra_servers_start(line, tmp_path):
+    # A signal ends one server of a process.
+    ((code, said, _),) = results_of(ALL, [line], tmp_path, tmp_path)
+    assert (code, "ready: " in said) == (0, True), said
+
+
+def test_every_command_is_run_without_extras():
+    lines = [*NEEDS, *ASKS, *SERVERS, *(line for line in WORKS if not line.endswith("--help"))]
+    commands = {name for name, (module, _) in _COMMANDS.items() if module}
+    assert commands == {
+        name for name in commands if any(f"{line} ".startswith(f"{name} ") for line in lines)
+    }

@@ -360,4 +360,4 @@ def _failed(source: str, error: str) -> Coverage:
 
 def _time_text(timestamp_ms: int) -> str:
     shown = min(max(timestamp_ms, FIRST_TIME_MS), LAST_TIME_MS)
-    return (_EPOCH + timedelta(milliseconds=shown)).isoformat(timespec="seconds")
+    return (_EPOCH + timedelta(milliseconds=shown)).isoformat(" ", "seconds")

@@ -276,6 +276,7 @@ def add_message(parser: ArgumentParser) -> None:
     add_source(parser)
     add_archive(parser)
     option(parser, "-t --topic T", "search only this topic; repeat for several", action="append")
+    add_verbose(parser)
 
 
 def add_content(parser: ArgumentParser | _ArgumentGroup) -> None:

@@ -118,7 +118,7 @@ def run(arguments: Namespace) -> ExitCode:
         for line in other_lines(message, others):
             say(line)
     if not answer.messages or not answer.complete:
-        print_notes(answer)
+        print_notes(answer, verbose=arguments.verbose)
     else:
         print_interpretation(answer)
     return exit_code(answer) if is_complete else ExitCode.INCOMPLETE

@@ -96,7 +96,7 @@ def run(arguments: Namespace) -> ExitCode:
     messages = () if story.message is None else (story.message,)
     answer = Answer(story.query, messages, story.coverage)
     if not messages or not answer.complete:
-        print_notes(answer)
+        print_notes(answer, verbose=arguments.verbose)
     else:
         print_interpretation(answer)
     if answer.complete and not story.complete:

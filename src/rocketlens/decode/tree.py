@@ -38,9 +38,11 @@ BASE64: Final = "@base64"
 _EXACT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 FIELD: Final = "body.$"
-FIELD_PATH: Final = re.compile(r"body\.\$(?:\.[\w@$](?:-?[\w@$])*|\[[0-9]{1,9}\])+")
-"""A path such as ``body.$.orders[0].id``, which names a field of a body."""
-_STEP: Final = re.compile(r"\.([^.\[]+)|\[([0-9]+)\]")
+FIELD_PATH: Final = re.compile(
+    r"body\.\$(?:\.[\w@$](?:-?[\w@$])*|\[-?[0-9]{1,9}\]|\['(?:''|[^'])*'\])+"
+)
+"""A path such as ``body.$.orders[-1]['item no']``, which names a field of a body."""
+_STEP: Final = re.compile(r"\.([^.\[]+)|\[(-?[0-9]+)\]|\['((?:''|[^'])*)'\]")
 
 
 def field_text(body_json: str, path: str) -> str | None:
@@ -52,10 +54,10 @@ def field_text(body_json: str, path: str) -> str | None:
         value: Any = json.loads(body_json, parse_float=str, parse_int=str, parse_constant=str)
     except (ValueError, RecursionError):
         return None
-    for name, index in _STEP.findall(path.removeprefix(FIELD)):
+    for name, index, quoted in _STEP.findall(path.removeprefix(FIELD)):
         if isinstance(value, dict):
-            value = value.get(name or index)
-        elif isinstance(value, list) and index and int(index) < len(value):
+            value = value.get(name or index or quoted.replace("''", "'"))
+        elif isinstance(value, list) and index and -len(value) <= int(index) < len(value):
             value = value[int(index)]
         else:
             return None

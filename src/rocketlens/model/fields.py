@@ -1,8 +1,8 @@
 """The fields of a message: names, types and meanings, for every output and filter.
 
 ``--fields``, ``--format``, columns of the console, JSON, Arrow, Spark, SQL and expressions take
-their names from :data:`FIELDS`. They also accept ``prop.NAME`` for a property and ``body.$.PATH``
-for a value in a body.
+their names from :data:`FIELDS`. They also accept ``properties.NAME`` for a property. All but SQL
+and Spark accept ``prop.NAME``, too, and ``body.$.PATH`` for a value in a body.
 """
 
 import re
@@ -89,13 +89,14 @@ FILTERS: Final = {name: field for name, field in NAMES.items() if FIELDS[field].
 ORIGIN_COLUMNS: Final = ("cluster", "broker")
 TEXT_COLUMNS: Final = ("body_text", "body_json")
 _JSON_BEGINS: Final = re.compile(rb'[ \t\n\r]*[{\["\-0-9tfn]')
-_PROPERTY: Final = re.compile(r"(?:prop|properties)\.(.+)", re.DOTALL)
+PROPERTY: Final = r"(?:prop|properties)"
+_PROPERTY: Final = re.compile(rf"{PROPERTY}(?:\.(.+)|\['((?:''|[^'])*)'\])", re.DOTALL)
 
 
 def property_name(name: str) -> str | None:
-    """Return NAME of ``prop.NAME`` or ``properties.NAME``; None for other texts."""
+    """Return NAME of ``prop.NAME`` or ``prop['NAME']``, or with ``properties``; else None."""
     match = _PROPERTY.fullmatch(name)
-    return match[1] if match else None
+    return match and (match[1] or match[2].replace("''", "'"))
 
 
 def field_of(message: MessageExt, name: str) -> Any:

@@ -8,9 +8,10 @@ from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
-from rocketlens.terminal.output import GREEN, RED, YELLOW, coloured, iso_text, say
+from rocketlens.terminal.output import GREEN, RED, YELLOW, coloured, moment_text, say
 
 _MAX_LINES: Final = 20
+_CONSUME_QUEUE: Final = SourceKind.CONSUME_QUEUE
 _NOT_SEARCHED: Final = frozenset({SourceKind.TOPICS, SourceKind.FILTER})
 """Kinds of coverage that are not sources."""
 
@@ -32,40 +33,35 @@ def note_lines(
 ) -> Iterator[str]:
     """Return the notes of an answer, one line each, safe to print.
 
-    Unless ``verbose``, a complete answer with messages has one line, plus lines on waiting
-    messages, pasted texts, bodies, gaps and damage. The hints that are left out are counted.
+    A complete answer has one line, plus lines on waiting messages, pasted texts, bodies, gaps and
+    damage, and if nothing was found on likely mistakes. ``verbose`` adds the other notes, which
+    the first line counts.
     """
-    from rocketlens.query.kept import KEPT
-    from rocketlens.query.pasted import PASTED
-
     failures = answer.failures
     searched = [c for c in answer.coverage if c.state is SourceState.SEARCHED and c not in failures]
     newest_ms = max((c.indexed_to_ms or 0 for c in answer.coverage), default=0)
     # If the newest searched message is in the answer, its time is in the table already.
     is_new = newest_ms and newest_ms not in {m.store_timestamp_ms for m in answer.messages}
-    up_to = f", up to {iso_text(newest_ms)}" if is_new else ""
+    up_to = f", up to {moment_text(newest_ms)}" if is_new else ""
     verdict = (
         coloured("COMPLETE", GREEN, sys.stderr)
         if answer.complete
         else coloured("INCOMPLETE", RED, sys.stderr)
     )
-    result = counted(count, what) if count else "nothing found"
-    told = [c for c in searched if c.note and c.source in {KEPT, PASTED}]
-    left_out = [c.note for c in searched if getattr(c.note, "name", None) == "left_out"]
-    others = (c for c in searched if c.note and c not in told and c.note not in left_out)
-    hints = [*_source_lines("", others)]
+    newest = " (more match: these are the newest)" if answer.truncated else ""
+    result = f"{counted(count, what) if count else 'nothing found'}{newest}"
+    noted = [c for c in searched if c.note]
+    told = [c for c in noted if _is_told(c) or (not count and c.kind is not _CONSUME_QUEUE)]
+    hints = [*_source_lines("", (c for c in noted if c not in told))]
     hints += [f"assumed, not read in full: {printable(each)}" for each in answer.relies_on]
     if answer.relies_on:
         hints.append("rocketlens find --exhaustive reads all that it searches")
-    is_brief = count > 0 and answer.complete and not verbose
+    is_brief = answer.complete and not verbose
     more = f" (-v: {counted(len(hints), 'note')})" if hints and is_brief else ""
     yield f"{result}, {verdict}: searched {_summary(searched)}{up_to}{more}"
-    if answer.truncated:
-        yield "more messages match: these are the newest"
     yield from _oldest_lines(searched)
     yield from _undecompressed(answer.messages)
-    yield from (printable(c.note or "") for c in told)
-    yield from (f"{printable(each or '')} (--all searches them)" for each in left_out)
+    yield from _source_lines("", told)
     if not is_brief:
         yield from hints
     damaged = [c for c in answer.coverage if c.state is SourceState.DAMAGED]
@@ -83,12 +79,12 @@ def _oldest_lines(searched: Iterable[Coverage]) -> Iterator[str]:
     archives = [each for each in dated if each.kind is SourceKind.ARCHIVE]
     others = [each for each in dated if each not in archives]
     for each in others:
-        yield f"{printable(each.source)}: from {iso_text(each.held_from_ms or 0)} on"
+        yield f"{printable(each.source)}: from {moment_text(each.held_from_ms or 0)} on"
     archived_to = min((each.indexed_to_ms or 0 for each in archives), default=None)
     begin = max((each.held_from_ms or 0 for each in others), default=0)
     if archived_to is not None and archived_to < begin:
-        gap = coloured("gap", YELLOW, sys.stderr)
-        yield f"{gap}: of {iso_text(archived_to)} to {iso_text(begin)} messages may be in none"
+        gap, times = coloured("gap", YELLOW, sys.stderr), map(moment_text, (archived_to, begin))
+        yield f"{gap}: of {' to '.join(times)} messages may be in none"
 
 
 def _undecompressed(messages: Iterable[MessageExt]) -> Iterator[str]:
@@ -117,7 +113,7 @@ def _summary(searched: Iterable[Coverage]) -> str:
             tails += 1
         elif coverage.kind is SourceKind.COMMIT_LOG:
             logs.append(printable(coverage.source))
-        elif coverage.kind is SourceKind.CONSUME_QUEUE and coverage.note:
+        elif coverage.kind is _CONSUME_QUEUE and coverage.note:
             # A later line names it.
             continue
         elif coverage.kind not in _NOT_SEARCHED:
@@ -132,8 +128,23 @@ def _summary(searched: Iterable[Coverage]) -> str:
     return " and ".join(parts) or "nothing in full"
 
 
+def _is_told(coverage: Coverage) -> bool:
+    """Return True for a note that every answer prints."""
+    from rocketlens.query.kept import KEPT
+    from rocketlens.query.pasted import PASTED
+
+    return coverage.source in {KEPT, PASTED}
+
+
+def _line_of(coverage: Coverage) -> str:
+    text = printable(coverage.note or coverage.error or "")
+    if getattr(coverage.note, "name", None) == "left_out":
+        return f"{text} (--all searches them)"
+    return text if _is_told(coverage) else f"{printable(coverage.source)}: {text}"
+
+
 def _source_lines(before: str, sources: Iterable[Coverage]) -> Iterator[str]:
-    lines = [f"{before}{c.source}: {printable(c.note or c.error or '')}" for c in sources]
+    lines = [f"{before}{_line_of(each)}" for each in sources]
     yield from lines[:_MAX_LINES]
     if len(lines) > _MAX_LINES:
         yield f"{before}{len(lines) - _MAX_LINES} more (all of them: -o json)"

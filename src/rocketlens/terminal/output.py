@@ -209,15 +209,14 @@ def iso_text(epoch_ms: int) -> str:
 
 
 def moment_text(epoch_ms: int) -> str:
-    """Return local time with its zone, in ISO 8601 unless stdout is a terminal."""
-    text = iso_text(epoch_ms)
-    return text.replace("T", " ") if sys.stdout.isatty() else text
+    """Return local time with its zone for sentences; `iso_text` is for values."""
+    return iso_text(epoch_ms).replace("T", " ")
 
 
 def range_text(begin: int | None, end: int | None) -> str:
     """Describe a range of store times; both ends in milliseconds, with zone."""
-    first = "" if begin is None else f"{time_text(begin)}{zone_text(begin)}"
-    last = "" if end is None else f"{time_text(end)}{zone_text(end)}"
+    first = "" if begin is None else moment_text(begin)
+    last = "" if end is None else moment_text(end)
     if first and last:
         return f"stored from {first} to {last}"
     return f"stored at or after {first}" if first else f"stored at or before {last}"

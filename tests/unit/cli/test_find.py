@@ -78,7 +78,9 @@ def test_max_gives_the_newest_and_says_that_there_are_more(run, write_store):
     answer = json.loads(done.out)
     assert [m["queue_offset"] for m in answer["messages"]] == [3, 4]
     assert answer["truncated"] is True
-    assert "more messages match" in run("find", "k", "--store", store, "--max", 2).err
+    assert (
+        "(more match: these are the newest)" in run("find", "k", "--store", store, "--max", 2).err
+    )
 
 
 def test_json_has_the_fields_of_the_api(run, golden_store, sent):

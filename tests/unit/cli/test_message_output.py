@@ -64,6 +64,8 @@ def test_properties_and_fields_of_the_body_are_fields_in_every_form(run, store):
     assert json.loads(lines[0]) == {"prop.city": "=cmd()", "body.$.n": "1.10", "body.$.city": "=1"}
     assert set(json.loads(lines[1]).values()) == {None}
     assert find(run, store, "--format", "{prop.city} {body.$.n}").splitlines()[0] == "=cmd() 1.10"
+    quoted = "{properties['city']} {body.$['n']}"
+    assert find(run, store, "--format", quoted).splitlines()[0] == "=cmd() 1.10"
 
 
 def test_a_header_can_be_left_out(run, store):

@@ -13,6 +13,8 @@ import pytest
 from rocketlens import Message, open_store
 from rocketlens.cli.sql import sql
 from rocketlens.cli.sql.sql_plan import SqlLimit, SqlPlan, plan_of
+from rocketlens.client.connect import queue_puller
+from rocketlens.client.connect.queue_puller import Pulled
 from rocketlens.errors import BadInput
 from rocketlens.model import arrow
 from rocketlens.model.fields import COLUMNS
@@ -138,6 +140,9 @@ def test_a_cluster_is_a_table(run):
         (("SELECT nosuch FROM messages",), "nosuch"),
         (("DROP TABLE messages",), "only SELECT, DESCRIBE and SHOW TABLES can be run"),
         (("SELEC 1",), "one SELECT is needed: syntax error"),
+        (("SELECT body.$.a FROM messages",), "in a body is body_json->>'$.NAME' in SQL"),
+        (("SELECT tag FROM messages",), "no column or table 'tag'; did you mean tags?"),
+        (("SELECT prop.a FROM messages",), "table 'prop'; did you mean properties?"),
         (("SELECT 1 FROM mesages",), "there is no table 'mesages'; did you mean messages?"),
         (("SELECT 1 FROM orders",), "there is no table 'orders': the table is messages"),
         (("SELECT 1", "-o", "parquet"), "--to FILE"),
@@ -562,16 +567,65 @@ def test_a_limit_has_the_rows_of_the_whole_order_also_after_a_clock_was_set_back
     assert rows(run, found, f"{query} LIMIT 3 OFFSET 2") == expected[2:5]
 
 
-def test_a_limit_reads_no_more_of_a_cluster_than_it_needs(run, monkeypatch):
-    read = []
+@pytest.fixture
+def read(monkeypatch):
+    """The numbers of rows that queries were given to read."""
+    counts = []
     batches_in = sql.batches_in
 
     def counted(found, **what):
         for batch in batches_in(found, **what):
-            read.append(batch.num_rows)
+            counts.append(batch.num_rows)
             yield batch
 
     monkeypatch.setattr(sql, "batches_in", counted)
+    return counts
+
+
+@pytest.mark.parametrize(
+    ("rest", "most"),
+    [
+        ("LIMIT 3", 16),
+        ("WHERE topic = 'PayTopic' LIMIT 3", 32),
+        ("ORDER BY store_time LIMIT 3", 3),
+        ("ORDER BY store_time DESC LIMIT 3", 16),
+        ("ORDER BY physical_offset DESC LIMIT 3", 3),
+        ("WHERE topic = 'PayTopic' ORDER BY store_time DESC LIMIT 3", 3),
+        ("WHERE body_text LIKE '%a%' LIMIT 3", 128),
+    ],
+)
+def test_a_limit_reads_few_records_of_a_store(run, store, read, rest, most):
+    assert len(rows(run, store, f"SELECT topic FROM messages {rest}")) == 3
+    assert sum(read) <= most
+
+
+def test_a_limit_pulls_few_bytes_of_a_cluster(run, monkeypatch):
+    pulled = []
+
+    def counted(*values, **named):
+        made = Pulled(*values, **named)
+        pulled.append(len(made.body))
+        return made
+
+    monkeypatch.setattr(queue_puller, "Pulled", counted)
+    with cluster() as running:
+        with running.producer() as producer:
+            for _ in range(200):
+                producer.send_batch([Message("Orders", b"x" * 100)] * 100)
+
+        def bytes_of(rest):
+            pulled.clear()
+            query = f"SELECT queue_id FROM messages WHERE topic = 'Orders' {rest}"
+            assert run("sql", query, "-n", running.name_server).code == 0
+            return sum(pulled)
+
+        everything = bytes_of("")
+        assert everything > 20_000 * 100
+        for order in ("", "ORDER BY store_time", "ORDER BY store_time DESC"):
+            assert bytes_of(f"{order} LIMIT 3") < everything / 2, order
+
+
+def test_a_limit_reads_no_more_of_a_cluster_than_it_needs(run, read):
     with cluster() as running:
         with running.producer() as producer:
             for number in range(50):

@@ -136,9 +136,21 @@ def test_the_first_line_has_the_count_and_the_verdict(count, begin):
 def test_what_an_answer_relies_on_is_said_with_the_option_that_reads_it():
     kind, searched = SourceKind.BROKER, SourceState.SEARCHED
     answer = Answer("k", (), (Coverage("broker-a", kind, searched, relies_on="an order"),))
-    _, relies_on, option = note_lines(answer, 0)
+    _, relies_on, option = note_lines(answer, 0, verbose=True)
     assert relies_on == "assumed, not read in full: an order"
     assert "find --exhaustive" in option
+
+
+def test_a_complete_answer_without_messages_is_one_line_and_only_what_may_be_meant_is_beside_it():
+    kind, searched = SourceKind.BROKER, SourceState.SEARCHED
+    coverage = (Coverage("broker-a", kind, searched, relies_on="an order"),)
+    (line,) = note_lines(Answer("k", (), coverage), 0)
+    assert line == "nothing found, COMPLETE: searched broker-a (-v: 2 notes)"
+    meant = hint("position", "T/3 ends at 7")
+    queue = hint("consumequeue/T/9", "it has no files", SourceKind.CONSUME_QUEUE)
+    line, *others = note_lines(Answer("k", (), (*coverage, meant, queue)), 0)
+    assert line.endswith("(-v: 3 notes)")
+    assert others == ["position: T/3 ends at 7"]
 
 
 def test_hints_on_messages_that_were_found_are_counted_and_printed_with_verbose():
@@ -191,7 +203,7 @@ def test_the_time_that_was_searched_has_its_zone():
 def test_a_consume_queue_that_is_not_there_is_not_said_to_be_searched():
     queue = hint("consumequeue/T/9", "it has no files: the log was read", SourceKind.CONSUME_QUEUE)
     broker = Coverage("broker-a", SourceKind.BROKER, SourceState.SEARCHED)
-    first, *others = note_lines(Answer("k", (), (broker, queue)), 0)
+    first, *others = note_lines(Answer("k", (), (broker, queue)), 0, verbose=True)
     assert "consumequeue" not in first
     assert "consumequeue/T/9: it has no files: the log was read" in others
 

@@ -13,7 +13,7 @@ from rocketlens.cli.options import add_source, add_text_output, add_watch, optio
 from rocketlens.cli.source import one_source
 from rocketlens.terminal.cluster_access import cluster_access
 from rocketlens.terminal.json_text import json_line
-from rocketlens.terminal.output import ExitCode, iso_text
+from rocketlens.terminal.output import ExitCode, moment_text
 
 _WATCH_SECONDS: Final = 60
 _NUMBER: Final = re.compile(r"(?<![\w.:/-])\d[\d,.]*[%KMGT]?(?![\w.:/-])")
@@ -75,7 +75,7 @@ def _print_checks(
         gone = (known[each] for each in known if each not in problems)
         checks += [Check("ok", each.name, f"no longer: {each.detail}") for each in gone]
         if checks and not is_json:
-            print(iso_text(now_ms))
+            print(moment_text(now_ms))
             for check in checks:
                 print_check(check)
     if checks and is_json:

@@ -103,7 +103,8 @@ def run_show(arguments: Namespace) -> ExitCode:
     if arguments.output == "table":
         for name in ("selection", "target", "cluster", "origin", "reason", "user", "time"):
             if getattr(header, name):
-                note(f"{name} {getattr(header, name)}")
+                value = getattr(header, name)
+                note(f"{name} {value.replace('T', ' ') if name == 'time' else value}")
         note(", ".join(f"{count} {name}" for name, count in read.counts().items()))
     if read.counts()["sent"]:
         _look_up_outcome(arguments, path, read)

@@ -7,7 +7,7 @@ from typing import Final
 from rocketlens.cli.options import add_archive, add_source, add_topics, option
 from rocketlens.cli.source import choose_source
 from rocketlens.model.text.escape import printable
-from rocketlens.terminal.output import TIMES_HELP, ExitCode, iso_text, note, parse_time
+from rocketlens.terminal.output import TIMES_HELP, ExitCode, moment_text, note, parse_time
 
 EXAMPLES: Final = """
 rocketlens watch SETTLED-2026-11-20 --by 09:00  # exit code 1 if it is not stored by 9:00
@@ -52,7 +52,7 @@ def run(arguments: Namespace) -> ExitCode:
         lambda admin: admin.expect(key, topic, by=by, consumed_by=group, on_event=note),
         lambda archive: archive.expect(key, topic, by=by, consumed_by=group, on_event=note),
     )
-    stored = iso_text(message.store_timestamp_ms)
+    stored = moment_text(message.store_timestamp_ms)
     print(
         f"{printable(message.position)}  {printable(message.msg_id)}  stored {stored}", flush=True
     )

@@ -26,6 +26,7 @@ from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.late import pa
 from rocketlens.model.answer import Answer
 from rocketlens.model.arrow import package, schema
+from rocketlens.model.fields import COLUMNS, NAMES
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
 from rocketlens.model.text.nearest import suggestion
@@ -71,6 +72,7 @@ _SCALAR: Final = (
     "SELECT count(*) FROM (SELECT function_name FROM duckdb_functions() "
     "WHERE list_contains(?, function_name) GROUP BY 1 HAVING bool_and(function_type = 'scalar'))"
 )
+_NO_COLUMN: Final = re.compile(r'Binder Error: Referenced (?:column|table) "(?P<name>[^"]*)"')
 _NO_TABLE: Final = re.compile(r"Catalog Error: Table with name (?P<name>\S+) does not exist")
 _NULL: Final = "NULL"
 _OUTPUTS: Final = ("table", "csv", "json", "jsonl", "parquet")
@@ -212,6 +214,12 @@ def _reason(text: str) -> str:
     file = _FILE.match(text)
     if file is not None:
         return f"a query reads the table {TABLE}, not files: {file['path']}"
+    column = _NO_COLUMN.match(text)
+    if column is not None:
+        synonyms = {name: field for name, field in NAMES.items() if field in COLUMNS}
+        meant = suggestion(column["name"], COLUMNS, {**synonyms, "prop": "properties"})
+        name = f"there is no column or table {column['name']!r}"
+        return name + (meant or "; DESCRIBE messages lists the columns")
     unknown = _NO_TABLE.match(text)
     if unknown is None:
         return text.partition("\n\n")[0].replace("\n", " ")
@@ -286,6 +294,13 @@ class _Messages:
         request = replace(
             self._request, max_num=limit.rows, oldest=limit.oldest, only_delivered=True
         )
+        if limit.oldest and source.cluster is not None and self._is_scan:
+            # A find would read all. The time of any messages is a bound: the oldest are before it.
+            with source.scan(replace(request, max_num=None), checks_topics=False) as scan:
+                times = [each.store_timestamp_ms for each in islice(scan, limit.rows)]
+            if len(times) == limit.rows:
+                self._request = replace(self._request, end=max(times))
+            return None
         answer = source.find(request)
         times = [each.store_timestamp_ms for each in answer.messages]
         if len(times) < limit.rows:

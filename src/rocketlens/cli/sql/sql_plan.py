@@ -78,7 +78,8 @@ def plan_of(serialized: str, to_microseconds: ToMicroseconds, are_scalar: AreSca
             raise BadInput(
                 "only SELECT, DESCRIBE and SHOW TABLES can be run: messages are read only"
             )
-        raise BadInput(f"one SELECT is needed: {''.join(problem)[:300]}")
+        path = "; a value in a body is body_json->>'$.NAME' in SQL" if '"$"' in problem[0] else ""
+        raise BadInput(f"one SELECT is needed: {''.join(problem)[:300]}{path}")
     if len(parsed["statements"]) != 1:
         raise BadInput(f"one SELECT is needed, and there are {len(parsed['statements'])}")
     node = parsed["statements"][0]["node"]

@@ -16,7 +16,6 @@ If no name server knows a topic and one failed, the failure is raised: that one 
 import asyncio
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
-from datetime import UTC, datetime
 from functools import partial
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -42,9 +41,10 @@ from rocketlens.client.connect.route import (
 from rocketlens.errors import BrokerError, RemotingError, RocketLensError, TopicNotFound
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.life import time_text
 from rocketlens.model.rocketmq import BATCH_QUEUE, LMQ_PREFIX, PERM_WRITE, QUEUE_TYPE
 from rocketlens.model.text.nearest import suggestion
-from rocketlens.model.text.sentences import Sentence, TimeText
+from rocketlens.model.text.sentences import Sentence
 from rocketlens.net.pace import in_thread
 from rocketlens.query.answer_builder import to_logical
 from rocketlens.wire.bodies.tables import (
@@ -384,9 +384,7 @@ class CoverageByReason:
 
 
 def _missing_coverage(broker: SeenBroker) -> Coverage:
-    moment = datetime.fromtimestamp(broker.seen_ms / 1000, UTC)
-    seen, addresses = f"{moment:%Y-%m-%dT%H:%M:%SZ}", ", ".join(broker.addresses)
-    time = TimeText(seen, broker.seen_ms)
+    time, addresses = time_text(broker.seen_ms), ", ".join(broker.addresses)
     error = Sentence("broker_missing", time=time, addresses=addresses, name=broker.name)
     return failed_broker(broker.name, error)
 

@@ -22,7 +22,6 @@ a sent message.
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, Self
 
@@ -32,6 +31,7 @@ from msgspec.structs import asdict
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, StoreLocked
+from rocketlens.model.life import time_text
 from rocketlens.store.disk import Disk
 from rocketlens.store.lock import StoreLock
 
@@ -323,9 +323,7 @@ def in_words(sends: Sequence[EarlierSend]) -> str:
     """Return the jobs that sent messages: the last three, with user, time and reason."""
     last = {each.header.job: each for each in sorted(sends, key=lambda each: each.time_ms)}
     names = [
-        f"{each.header.job} of {each.header.user}, "
-        f"{datetime.fromtimestamp(each.time_ms / 1000, UTC):%Y-%m-%d %H:%M:%SZ}"
-        f", {each.header.reason}"
+        f"{each.header.job} of {each.header.user}, {time_text(each.time_ms)}, {each.header.reason}"
         for each in reversed(last.values())
     ]
     return "; ".join(names[:3]) + (f"; {len(names) - 3} more jobs" if len(names) > 3 else "")

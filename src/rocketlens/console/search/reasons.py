@@ -20,6 +20,7 @@ from rocketlens.console.sources.sources import Sources
 from rocketlens.console.status.lists import ask_all
 from rocketlens.console.values import CoverageValue, SearchAnswer
 from rocketlens.errors import RocketLensError
+from rocketlens.model.fields import PROPERTY
 from rocketlens.model.message_id import nearly_message_id
 from rocketlens.model.text.nearest import nearest
 from rocketlens.model.text.sentences import Sentence
@@ -262,7 +263,7 @@ def _suggested_search(question: Question, text: Sentence) -> str | None:
 
 def _with_path(where: str, name: str, path: str) -> str:
     """Return a filter with a path instead of a property; quoted texts stay unchanged."""
-    word = re.compile(rf"(?<![\w.$@'-])(?:prop\.)?{re.escape(name)}(?![\w.$@(\[-])")
+    word = re.compile(rf"(?<![\w.$@'-])(?:{PROPERTY}\.)?{re.escape(name)}(?![\w.$@(\[-])")
     parts = where.split("'")
     parts[::2] = [word.sub(lambda _: path, part) for part in parts[::2]]
     return "'".join(parts)

@@ -16,7 +16,8 @@ expression                       meaning
 ``cluster``, ``broker``          where it is stored; NULL in a store
 ``queue_id``, ``queue_offset``,  numbers
 ``reconsume_times``
-``prop.NAME``, ``prop['NAME']``  a property, also if a field has the same name
+``prop.NAME``, ``prop['NAME']``  a property, also if a field has the same name; ``properties``
+                                 is the same as ``prop``
 any other name                   a property, as in RocketMQ
 ``body``                         the decoded text of the body
 ``body.$.a.b[0]['c d']``         a value in the body; ``[-1]`` is the last one; with ``[*]`` or
@@ -46,7 +47,7 @@ from rocketlens import limits
 from rocketlens.decode.tree import Tree, json_ready
 from rocketlens.model import properties as props
 from rocketlens.model.arguments import check_text
-from rocketlens.model.fields import FILTERS, LIFE_COLUMNS
+from rocketlens.model.fields import FILTERS, LIFE_COLUMNS, PROPERTY, property_name
 from rocketlens.model.life import LifeState
 from rocketlens.model.sql92 import (
     TOKENS,
@@ -221,7 +222,9 @@ class _WhereParser(Parser):
         r"""
     (?P<path> body\.\$ (?: \.(?:[\w@$](?:-?[\w@$])*|\*) | \[(?:-?[0-9]{1,9}|\*|'(?:''|[^'])*')\] )*
         (?![\w$.\[]) )
-  | (?P<prop> prop (?: \.[\w@$](?:[.-]?[\w@$])* | \['(?:''|[^'])*'\] ) )
+  | (?P<prop> """
+        + PROPERTY
+        + r"""(?: \.[\w@$](?:[.-]?[\w@$])* | \['(?:''|[^'])*'\] ) )
   | (?P<match> =~ | !~ )
   | """
         + TOKENS,
@@ -252,8 +255,7 @@ class _WhereParser(Parser):
         if token.kind == "path":
             return _path(token.text)
         if token.kind == "prop":
-            name = token.text.removeprefix("prop")
-            return _property(unquoted(name[1:-1]) if name[0] == "[" else name[1:])
+            return _property(property_name(token.text) or "")
         if token.kind != "name":
             return super().primary(token)
         return _field(FILTERS.get(token.text, "")) or _property(token.text)

@@ -22,6 +22,7 @@ from rocketlens.client.resend.resend_journal import (
     read_job,
 )
 from rocketlens.errors import BadInput, StoreLocked
+from rocketlens.model.life import time_text
 from rocketlens.store.disk import Disk
 from tests.support.failing_disks import QuickDisk
 
@@ -199,7 +200,7 @@ def test_what_jobs_have_sent_of_a_topic_is_known_by_unique_key_whatever_selected
     known = earlier_jobs(path.parent, "T", "c:9876")
     assert known.sent["U2"].marker == "j2/1"
     assert in_words(list(known.sent.values())) == (
-        "j2 of me, 1970-01-01 00:00:02Z, INC-4711; j1 of me, 1970-01-01 00:00:01Z, why"
+        f"j2 of me, {time_text(2000)}, INC-4711; j1 of me, {time_text(1000)}, why"
     )
     for other in (("other", "c:9876"), ("T", "other:9876")):
         assert earlier_jobs(path.parent, *other) == EarlierJobs({}, [])

@@ -249,6 +249,7 @@ def test_a_position_in_a_topic_that_is_not_there_leads_to_the_one_probably_meant
     ("where", "instead"),
     [
         ("amount > 1 AND prop.amount < 9", "body.$.amount > 1 AND body.$.amount < 9"),
+        ("properties.amount < 9", "body.$.amount < 9"),
         (
             "tag = 'amount' OR amount = 'an ''amount'''",
             "tag = 'amount' OR body.$.amount = 'an ''amount'''",

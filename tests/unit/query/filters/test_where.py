@@ -247,8 +247,9 @@ def test_a_filter_is_a_text_within_bounds():
 @pytest.mark.parametrize("name", FILTERS)
 def test_a_property_named_as_a_field_has_a_name_of_its_own(name):
     message = Message({}, **{name: "of the property"})
-    assert passes(f"prop.{name} = 'of the property'", message)
-    assert passes(f"prop['{name}'] = 'of the property'", message)
+    for start in ("prop", "properties"):
+        assert passes(f"{start}.{name} = 'of the property'", message)
+        assert passes(f"{start}['{name}'] = 'of the property'", message)
 
 
 @pytest.mark.parametrize("name", FILTERS)
