@@ -332,7 +332,7 @@ def test_serve_ends_on_a_disk_that_hangs_and_loses_nothing_acknowledged(run, tmp
             assert server.process.stdout.readline() == "hangs\n"
             code, _, log = server.end()
     assert code == 2
-    assert "the process ends as if it was killed" in log
+    assert "the process ends as after a kill" in log
     # Whoever reads the log sees what hung.
     assert re.search(r'File "<string>", line \d+ in hang', log)
     with rocketlens.open_store(tmp_path / "store") as store:
