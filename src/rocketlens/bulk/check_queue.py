@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from rocketlens.bulk.report import Finding, FindingKind, StoreFindings
 from rocketlens.errors import RecordError
-from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT, FILLER_SIZE, MIN_TAGS_CODE
+from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT, FILLER_SIZE, LOWEST_TAGS_CODE
 from rocketlens.model.rocketmq import is_topic_name
 from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
@@ -105,7 +105,7 @@ def _tags_agree(tags: Numbers, records: QueueRecords, inside: Numbers) -> Any:
     """Return which tags codes match; the durations of delay levels are unknown."""
     wanted = records.tags[inside]
     is_right = np.where(records.is_delayed[inside], tags >= wanted, tags == wanted)
-    return is_right | (tags < MIN_TAGS_CODE)
+    return is_right | (tags < LOWEST_TAGS_CODE)
 
 
 def _is_repetition(log: CommitLog, records: QueueRecords, one: int, offset: int) -> bool:

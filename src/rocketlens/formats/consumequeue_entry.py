@@ -23,7 +23,7 @@ from rocketlens.formats.layout import Layout
 from rocketlens.model.message import I32, I64
 
 FILLER_SIZE: Final = 0x7FFFFFFF
-MIN_TAGS_CODE: Final = -(2**31)
+LOWEST_TAGS_CODE: Final = -(2**31)
 """The smallest tags code; with ``enableConsumeQueueExt`` smaller numbers are addresses."""
 DEFAULT_FILE_BYTES: Final = 6_000_000
 
@@ -48,7 +48,7 @@ class QueueEntry(NamedTuple):
     @property
     def has_tags_code(self) -> bool:
         """False if `tags_code` is an address in ``consumequeue_ext``."""
-        return self.tags_code >= MIN_TAGS_CODE
+        return self.tags_code >= LOWEST_TAGS_CODE
 
     def encode(self) -> bytes:
         return ENTRY.pack(*self)

@@ -34,7 +34,7 @@ from cython.cimports.rocketlens.formats.compiled.pull_constants import (
 from cython.cimports.rocketlens.formats.compiled.record_constants import (
     BODY_CRC,
     LENGTH_BYTES,
-    MIN_TAGS_CODE,
+    LOWEST_TAGS_CODE,
     QUEUE_ENTRY_BYTES,
     QUEUE_ENTRY_OFFSET,
     QUEUE_ENTRY_SIZE,
@@ -158,7 +158,7 @@ def take_records(
         # The low half of the tags code is the Java hash, unless it is an address: that passes.
         if (
             queue.by_tags
-            and load_i64(queue.entries, at + QUEUE_ENTRY_TAGS) >= MIN_TAGS_CODE
+            and load_i64(queue.entries, at + QUEUE_ENTRY_TAGS) >= LOWEST_TAGS_CODE
             and not has_number(
                 queue.tag_codes, queue.tag_count, load_i32(queue.entries, at + QUEUE_ENTRY_TAGS + 4)
             )

@@ -17,7 +17,7 @@ from rocketlens.formats.commitlog_record import (
     MIN_RECORD_BYTES,
 )
 from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT as _QUEUE_ENTRY
-from rocketlens.formats.consumequeue_entry import MIN_TAGS_CODE
+from rocketlens.formats.consumequeue_entry import LOWEST_TAGS_CODE
 from rocketlens.formats.dledger import BLANK_MAGIC, ENTRY_HEADER_BYTES, ENTRY_MAGIC
 from rocketlens.formats.dledger import ENTRY_FIELDS as _DLEDGER_ENTRY
 from rocketlens.formats.index_file import ENTRY_LAYOUT as _INDEX_ENTRY
