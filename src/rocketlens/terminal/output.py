@@ -33,6 +33,7 @@ CYAN: Final = "36"
 MATCH: Final = "1;31"
 """The colour of search matches."""
 
+_WORD_END: Final = re.compile(r" (?!\d\d:\d\d:\d\d)")
 _COLOUR_CODE: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 COLOUR_CHOICES: Final = ("auto", "always", "never")
@@ -62,9 +63,9 @@ def _columns_of(terminal: TextIO) -> int:
 
 
 def _wrapped(text: str, columns: int) -> Iterator[str]:
-    """Wrap a text at words and yield its lines; colour codes have no width."""
+    """Wrap a text at words and yield its lines; colour codes have no width, times stay whole."""
     line, used = "", 0
-    for word in text.split(" "):
+    for word in _WORD_END.split(text):
         width = len(_COLOUR_CODE.sub("", word))
         if line and used + 1 + width > columns:
             yield line

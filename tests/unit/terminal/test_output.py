@@ -71,6 +71,14 @@ def test_a_line_is_wrapped_at_words_on_a_terminal(monkeypatch, columns):
     assert " ".join(line.strip() for line in lines) == LINE
 
 
+def test_a_time_is_not_broken(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "40")
+    say("searched broker-a, up to 2026-11-21 02:40:44.893+00:00")
+    assert terminal.getvalue() == "searched broker-a, up to\n  2026-11-21 02:40:44.893+00:00\n"
+
+
 def test_a_word_that_is_wider_than_the_terminal_is_not_cut(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
