@@ -46,15 +46,7 @@ from bench import (
     whole_rebuild,
 )
 from bench.history import Row
-from bench.report import (
-    goal,
-    heading,
-    machine_lines,
-    ratio,
-    size_text,
-    table,
-    thirds_p99,
-)
+from bench.report import goal, heading, machine_lines, ratio, size_text, table, thirds_p99
 from bench.synthetic import ENTRIES_PER_RECORD, SyntheticStore, write_store
 from rocketlens.errors import SparkUnavailable
 from rocketlens.pipeline.session import check_available

@@ -24,10 +24,7 @@ from rocketlens.wire.connection import Connection, encode_command
 
 READY = re.compile(r"ready: name server (\S+), broker (\S+) ")
 TOPIC = "HostileBench"
-LOOPS = {
-    "uvloop": "",
-    "asyncio": "sys.modules['uvloop'] = None; ",
-}
+LOOPS = {"uvloop": "", "asyncio": "sys.modules['uvloop'] = None; "}
 PROGRAM = "import sys; {}from rocketlens.main import main; sys.exit(main())"
 ROUTE_EVERY = 10
 """Sends between two questions for a route."""

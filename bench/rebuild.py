@@ -111,10 +111,7 @@ def recovered(
             if not watch.last:
                 message = f"RocketMQ {version} did not rebuild the store in {LONGEST_SECONDS} s"
                 raise PeerFailed(message)
-            yield (
-                Recovery(begin, watch.first, watch.last, cpu_seconds(broker.broker.pid)),
-                broker,
-            )
+            yield (Recovery(begin, watch.first, watch.last, cpu_seconds(broker.broker.pid)), broker)
     finally:
         watch.ended = True
 

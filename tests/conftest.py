@@ -291,10 +291,7 @@ def peer(jdk: Jdk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RocketM
     )
     try:
         rocketmq = RocketMQPeer(
-            jvm_options=options,
-            broker_settings=IDLE_SETTINGS,
-            share_classes=True,
-            keep_tools=True,
+            jvm_options=options, broker_settings=IDLE_SETTINGS, share_classes=True, keep_tools=True
         )
         for version in VERSIONS:
             rocketmq.class_archive(version)

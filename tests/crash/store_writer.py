@@ -40,12 +40,7 @@ def send_some(store, number, randomness):
     if count == 1:
         appended = [
             store.append(
-                "Orders",
-                queue_id,
-                bodies[0],
-                properties_of(number),
-                BORN_HOST,
-                born_timestamp_ms=1,
+                "Orders", queue_id, bodies[0], properties_of(number), BORN_HOST, born_timestamp_ms=1
             )
         ]
     else:

@@ -9,14 +9,7 @@ import pytest
 
 import rocketlens
 from rocketlens.model import properties as props
-from tests.crash.broker_load import (
-    BROKER_GONE,
-    WAYS,
-    Load,
-    assert_found,
-    clients_of,
-    undisturbed,
-)
+from tests.crash.broker_load import BROKER_GONE, WAYS, Load, assert_found, clients_of, undisturbed
 from tests.crash.test_store_kill import check_index_has_each_entry_once
 from tests.support.broker_process import BrokerProcess
 from tests.support.written_stores import records_of

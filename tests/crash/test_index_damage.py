@@ -66,10 +66,7 @@ def test_index_files_that_the_kernels_build_are_read_alike(tmp_path):
 
 @pytest.mark.parametrize(
     "size",
-    sized(
-        [0, 39, 41, 2047, 22039],
-        [0, 1, 39, 40, 41, 1000, 2040, 2047, 2060, 5000, 22000, 22039],
-    ),
+    sized([0, 39, 41, 2047, 22039], [0, 1, 39, 40, 41, 1000, 2040, 2047, 2060, 5000, 22000, 22039]),
 )
 def test_an_index_file_cut_anywhere_is_replaced_by_the_log(made, check, size):
     for path in made.index_paths()[:2]:

@@ -173,8 +173,7 @@ def test_without_its_queue_a_lite_message_is_found_by_the_offset_it_claims(tmp_p
     lite = "%LMQ%client-7"
     messages = [
         made_stores.replace(
-            sent,
-            named=(("INNER_MULTI_DISPATCH", lite), ("INNER_MULTI_QUEUE_OFFSET", str(n))),
+            sent, named=(("INNER_MULTI_DISPATCH", lite), ("INNER_MULTI_QUEUE_OFFSET", str(n)))
         )
         for n, sent in enumerate(some_messages(9))
     ]

@@ -63,10 +63,7 @@ def has_rolled(path, cycles):
     return all(len(list((path / name).iterdir())) > cycles for name in ("commitlog", "index"))
 
 
-@pytest.mark.parametrize(
-    "cycles",
-    [8, pytest.param(200, marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize("cycles", [8, pytest.param(200, marks=pytest.mark.slow)])
 def test_killed_at_random_nothing_acknowledged_is_lost_and_nothing_is_there_twice(tmp_path, cycles):
     randomness = random.Random(SEED)
     acknowledged = []

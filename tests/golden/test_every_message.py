@@ -29,8 +29,7 @@ every_state = pytest.mark.parametrize(
     [
         *[(), ("index",), ("index", "consumequeue", "config")],
         *sized(
-            [],
-            [("consumequeue",), ("config",), ("index", "config"), ("consumequeue", "config")],
+            [], [("consumequeue",), ("config",), ("index", "config"), ("consumequeue", "config")]
         ),
     ],
     ids=lambda lost: "-".join(lost) or "whole",

@@ -16,14 +16,7 @@ from typing import Any, NamedTuple
 
 from rocketlens.errors import NotAStore
 from tests.oracle.asking import Asker, Failure
-from tests.oracle.judge import (
-    ERROR,
-    FALSE_COMPLETE,
-    INCOMPLETE,
-    Judge,
-    Verdict,
-    min_offset_of,
-)
+from tests.oracle.judge import ERROR, FALSE_COMPLETE, INCOMPLETE, Judge, Verdict, min_offset_of
 from tests.oracle.ledger import LedgerView
 from tests.oracle.questions import Question
 from tests.oracle.readers import CommandReader, FreshReader, HandleReader, OpenScan, WireReader

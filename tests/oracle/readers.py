@@ -12,14 +12,7 @@ import rocketlens
 from rocketlens.client.blocking.sync_admin import SyncMQAdmin
 from tests.oracle.judge import Expected, Judge, Verdict
 from tests.oracle.ledger import LedgerView
-from tests.oracle.questions import (
-    Found,
-    Question,
-    Reply,
-    ask_store,
-    found_of,
-    reply_of,
-)
+from tests.oracle.questions import Found, Question, Reply, ask_store, found_of, reply_of
 from tests.support.broker_process import PROGRAM
 from tests.support.json_messages import body_of
 
@@ -173,12 +166,7 @@ def _found_of_json(fields: dict[str, Any]) -> Found:
 class WireReader:
     """`MQAdmin` on the broker that serves, while it is ours: a real one finds a little later."""
 
-    kinds = (
-        ("key", "own"),
-        ("unique-key", "own"),
-        ("offset-id", "own"),
-        ("shared-key", "own"),
-    )
+    kinds = (("key", "own"), ("unique-key", "own"), ("offset-id", "own"), ("shared-key", "own"))
 
     def __init__(self, view: LedgerView) -> None:
         self.view = view

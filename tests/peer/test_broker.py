@@ -207,12 +207,7 @@ def test_the_real_broker_finds_everything_in_the_store_ours_wrote(world, shown):
     try:
         wait_until(lambda: is_registered(world), theirs, START_SECONDS)
         found = world.peer.java(
-            world.version,
-            JAVA / "BrokerClient.java",
-            "find",
-            world.namesrv,
-            TOPIC,
-            str(world.file),
+            world.version, JAVA / "BrokerClient.java", "find", world.namesrv, TOPIC, str(world.file)
         )
     finally:
         reap(theirs)

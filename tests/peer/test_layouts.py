@@ -208,11 +208,7 @@ def test_messages_in_batches_are_found_by_key_position_and_content_in_a_cluster(
     "settings",
     [
         {"messageIndexEnable": False},
-        {
-            "indexRocksDBEnable": True,
-            "indexFileWriteEnable": False,
-            "indexFileReadEnable": False,
-        },
+        {"indexRocksDBEnable": True, "indexFileWriteEnable": False, "indexFileReadEnable": False},
     ],
     ids=["no-index", "index-in-rocksdb"],
 )

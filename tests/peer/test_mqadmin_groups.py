@@ -19,13 +19,7 @@ from rocketlens.main import main
 from rocketlens.net.sync import LoopThread
 from rocketlens.wire.bodies.clients import ConsumeResult
 from tests.peer.our_servers import OurBroker, OurNameServer
-from tests.peer.rocketmq_peer import (
-    LOGGING_CHATTER,
-    POLL_SECONDS,
-    PeerFailed,
-    RocketMQPeer,
-    reap,
-)
+from tests.peer.rocketmq_peer import LOGGING_CHATTER, POLL_SECONDS, PeerFailed, RocketMQPeer, reap
 from tests.support.group_world import command_lines, comparable, group_world
 from tests.support.patience import PATIENCE_S
 

@@ -15,13 +15,7 @@ from rocketlens.errors import RocketLensError, TopicNotFound
 from tests.conftest import WITHOUT_TIMERS
 from tests.peer.java_member import JavaMember
 from tests.peer.our_servers import OurBroker, OurNameServer
-from tests.peer.rocketmq_peer import (
-    START_SECONDS,
-    VERSIONS,
-    accepts_connections,
-    reap,
-    wait_until,
-)
+from tests.peer.rocketmq_peer import START_SECONDS, VERSIONS, accepts_connections, reap, wait_until
 from tests.support.patience import PATIENCE_S
 from tests.unit.client.consume import behaviour
 from tests.unit.client.consume.behaviour import Collecting, push, until

@@ -28,10 +28,7 @@ AHEAD_MS = 20_000
 def name_servers(peer, tmp_path_factory):
     """Return the name servers of the real broker and of ours."""
     directory = tmp_path_factory.mktemp("recall")
-    with (
-        peer.start(VERSION, directory / "theirs", **SETTINGS) as real,
-        ExitStack() as running,
-    ):
+    with peer.start(VERSION, directory / "theirs", **SETTINGS) as real, ExitStack() as running:
         namesrv = OurNameServer()
         running.callback(namesrv.close)
         broker = OurBroker(directory / "ours", str(namesrv.address), **SETTINGS)

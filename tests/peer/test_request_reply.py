@@ -82,8 +82,7 @@ async def test_our_producer_gets_the_replies_of_a_java_consumer(peer, name_serve
     async with Producer(name_server, send_timeout_s=PATIENCE_S) as producer:
         java = asyncio.to_thread(peer.java, version, PROGRAM, name_server, topic, "reply")
         *replies, printed = await asyncio.gather(
-            *[producer.request(Message(topic, each), PATIENCE_S) for each in ("one", "two")],
-            java,
+            *[producer.request(Message(topic, each), PATIENCE_S) for each in ("one", "two")], java
         )
     replies = [each.text for each in replies]
     assert replies == ["answer to one", "answer to two"]

@@ -73,10 +73,7 @@ def test_our_producer_ends_its_transactions_on_a_real_broker(peer, tmp_path, ver
     async def check(message):
         (key,) = message.keys
         checks.append((message.topic, key, message.body))
-        return {
-            "later": LocalTransactionState.COMMIT,
-            "never": LocalTransactionState.ROLLBACK,
-        }[key]
+        return {"later": LocalTransactionState.COMMIT, "never": LocalTransactionState.ROLLBACK}[key]
 
     states = {
         "commit": LocalTransactionState.COMMIT,

@@ -5,12 +5,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from rocketlens import (
-    LitePullConsumer,
-    Message,
-    MQAdmin,
-    Producer,
-)
+from rocketlens import LitePullConsumer, Message, MQAdmin, Producer
 from rocketlens.wire.commands.messages import COMMIT_OFFSET_FLAG, PULL_MESSAGE
 from tests.peer.rocketmq_peer import (
     BROKER_MAIN,

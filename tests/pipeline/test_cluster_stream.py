@@ -304,10 +304,7 @@ def test_the_defaults_in_the_table_are_those_of_a_stream():
         ({"startingOffsets": "5"}, "earliest or latest or positions of queues as JSON for cluster"),
         ({"startingOffsets": '{"T":1}'}, 'startingOffsets has 1: expected {"TOPIC":'),
         ({"startingOffsets": '{"U":{"0":1}}'}, "names topic U, which is not read"),
-        (
-            {"startingOffsets": '{"T":{"0":1}}', "startingTimestamp": "5"},
-            "not both options",
-        ),
+        ({"startingOffsets": '{"T":{"0":1}}', "startingTimestamp": "5"}, "not both options"),
         ({"maxOffsetsPerTrigger": "0"}, "from 1 on"),
     ],
 )

@@ -419,8 +419,7 @@ def content_of(store: Path) -> dict[str, dict[str, bytes]]:
 
 
 POINTS = sized(
-    ["build 0", "swap 1", "swap 2"],
-    ["read 0", "build 0", "sync 0", "swap 0", "swap 1", "swap 2"],
+    ["build 0", "swap 1", "swap 2"], ["read 0", "build 0", "sync 0", "swap 0", "swap 1", "swap 2"]
 )
 
 

@@ -6,12 +6,7 @@ from pyspark.sql import Row
 from rocketlens.errors import StoreError
 from rocketlens.model.properties import RESENT
 from rocketlens.model.rocketmq import PRODUCER_RETRY_MS
-from rocketlens.pipeline.duplicates import (
-    Cause,
-    DuplicateGroup,
-    archived_messages,
-    find_duplicates,
-)
+from rocketlens.pipeline.duplicates import Cause, DuplicateGroup, archived_messages, find_duplicates
 from rocketlens.pipeline.jobs import shorten_errors
 from tests.support.archives import archive_store
 from tests.support.object_store import BUCKET, object_store

@@ -286,10 +286,7 @@ def test_options_of_streams_and_of_batches_are_told_apart(tmp_path):
         ({"store": "/s", "maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger is a whole number"),
         ({"store": "/s", "maxBytesPerTrigger": "0"}, "maxBytesPerTrigger is a whole number"),
         ({"namesrv": "a:1", "topic": "T", "startingOffset": "5"}, "earliest or latest or pos"),
-        (
-            {"store": "/s", "topic": "T", "subscribe": "T"},
-            "subscribe is another name of topic",
-        ),
+        ({"store": "/s", "topic": "T", "subscribe": "T"}, "subscribe is another name of topic"),
         ({"store": "/s", "startingOffset": "5", "startingOffsets": "earliest"}, "give one"),
         ({"store": "/s", "startingOffsets": "-5"}, "latest or a physical offset or positions"),
     ],

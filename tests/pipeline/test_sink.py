@@ -196,10 +196,7 @@ def test_a_broker_that_stays_away_fails_the_task_with_the_rows_that_were_perhaps
 
 def test_rows_of_a_topic_that_no_broker_has_or_creates_are_named_at_once():
     named = "rows 0 to 1 .*topic Sink, .*no name server knows a broker"
-    with (
-        cluster(autoCreateTopicEnable=False) as running,
-        pytest.raises(RemotingError, match=named),
-    ):
+    with cluster(autoCreateTopicEnable=False) as running, pytest.raises(RemotingError, match=named):
         sender(running, "body binary").send([batch(body=[b"x", b"y"])], 0)
 
 
@@ -318,11 +315,7 @@ def test_rows_that_no_broker_takes_are_named(running):
 @pytest.mark.parametrize(
     ("schema", "options", "reason"),
     [
-        (
-            "body binary, physical_offset bigint",
-            {},
-            "physical_offset is not part of a message",
-        ),
+        ("body binary, physical_offset bigint", {}, "physical_offset is not part of a message"),
         ("body int", {}, "column body is int: cast it to binary or string"),
         ("keys string", {}, "there is no column body"),
         ("body binary", {"topic": ""}, "there is no column topic"),

@@ -8,11 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketlens.errors import BadInput, BodyError, ConfigError, FormatError, RecordError
-from rocketlens.formats import (
-    batch_body,
-    body_compression,
-    index_file,
-)
+from rocketlens.formats import batch_body, body_compression, index_file
 from rocketlens.formats import commitlog_record as records
 from rocketlens.formats.batch_body import BatchMember
 from rocketlens.model import properties as props

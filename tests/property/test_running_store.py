@@ -204,9 +204,7 @@ class RunningStore(RuleBasedStateMachine):
 def state_machine(examples, steps):
     case = RunningStore.TestCase
     case.settings = settings(
-        max_examples=examples,
-        stateful_step_count=steps,
-        suppress_health_check=list(HealthCheck),
+        max_examples=examples, stateful_step_count=steps, suppress_health_check=list(HealthCheck)
     )
     return case
 

@@ -95,8 +95,7 @@ COUNTS = {
         day=BrokerStatsItem(sum=12_345_678, per_second=0.25),
     ),
     ("GROUP_GET_NUMS", "T@g-push"): BrokerStatsData(
-        minute=BrokerStatsItem(sum=30, per_second=0.125),
-        hour=BrokerStatsItem(sum=650),
+        minute=BrokerStatsItem(sum=30, per_second=0.125), hour=BrokerStatsItem(sum=650)
     ),
     ("GROUP_GET_NUMS", "T@g-tag"): BrokerStatsData(
         minute=BrokerStatsItem(sum=9, per_second=1234567.891)

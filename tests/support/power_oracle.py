@@ -16,13 +16,7 @@ from tests.support import rocketmq_walk
 from tests.support.failing_disks import RestartedDisk
 from tests.support.rocketmq_walk import Stored
 from tests.support.simulated_disk import PowerCut, SimDisk
-from tests.support.written_stores import (
-    BORN_HOST,
-    SMALL,
-    STORE_HOST,
-    content_of,
-    open_small,
-)
+from tests.support.written_stores import BORN_HOST, SMALL, STORE_HOST, content_of, open_small
 
 ASKED = 6
 """So many acknowledged messages are asked for in every way, besides the newest one."""
@@ -183,10 +177,7 @@ class _after_each_event:  # noqa: N801 - used as a function
 
 
 def check_image(
-    image: Path,
-    oracle: Oracle,
-    randomness: random.Random,
-    config: StoreConfig = SMALL,
+    image: Path, oracle: Oracle, randomness: random.Random, config: StoreConfig = SMALL
 ) -> None:
     """Look at an image as it is, recover it, and look again: nothing acknowledged may be lost.
 

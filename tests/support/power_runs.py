@@ -20,14 +20,7 @@ from rocketlens.broker.tables.topics import GroupTable, StoredTopic, TopicTable
 from rocketlens.namesrv.kv import KvConfig
 from rocketlens.store.layout import StoreLayout
 from tests.support import rocketmq_walk
-from tests.support.power_oracle import (
-    Oracle,
-    acknowledge,
-    check_image,
-    queues_of,
-    send,
-    send_batch,
-)
+from tests.support.power_oracle import Oracle, acknowledge, check_image, queues_of, send, send_batch
 from tests.support.simulated_disk import SimDisk
 from tests.support.written_stores import QUIET, SMALL, Clock, open_small
 

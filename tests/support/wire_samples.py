@@ -199,12 +199,10 @@ def bodies():
         ),
         CheckClientRequest(client_id="c", group="g", subscription=subscription),
         TopicStatsTable(
-            offset_table={queue: TopicOffset(min_offset=1, max_offset=2**40)},
-            topic_put_tps=1.5,
+            offset_table={queue: TopicOffset(min_offset=1, max_offset=2**40)}, topic_put_tps=1.5
         ),
         ConsumeStats(
-            offset_table={queue: OffsetWrapper(broker_offset=9, pull_offset=8)},
-            consume_tps=0.25,
+            offset_table={queue: OffsetWrapper(broker_offset=9, pull_offset=8)}, consume_tps=0.25
         ),
         ConsumeStatsList(
             consume_stats_list=({"g": (ConsumeStats(consume_tps=0.5),)},),
@@ -257,8 +255,7 @@ def bodies():
             consume_message_orderly=True,
             retry_max_times=-1,
             group_retry_policy=GroupRetryPolicy(
-                type=RetryPolicyType.EXPONENTIAL,
-                exponential=ExponentialRetryPolicy(initial_ms=1),
+                type=RetryPolicyType.EXPONENTIAL, exponential=ExponentialRetryPolicy(initial_ms=1)
             ),
             broker_id=2**40,
             attributes={"a": "b"},
@@ -270,8 +267,7 @@ def bodies():
         ),
         UserInfo(username="u", password="p", user_type="Normal", user_status="enable"),
         AclInfo(
-            subject="User:u",
-            policies=(PolicyInfo(policy_type="Custom", entries=(policy_entry,)),),
+            subject="User:u", policies=(PolicyInfo(policy_type="Custom", entries=(policy_entry,)),)
         ),
         account,
         PlainAccessTable(global_white_addrs=("10.*.*.*",), plain_access_configs=(account,)),

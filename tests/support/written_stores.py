@@ -139,12 +139,7 @@ def assert_finds(path, numbers, lost=()):
 
 def builder_of(path, log_end, geometry=SMALL.geometry):
     return IndexBuilder(
-        StoreLayout(path),
-        geometry,
-        with_tags=True,
-        disk=Disk(),
-        clock=Clock(),
-        log_end=log_end,
+        StoreLayout(path), geometry, with_tags=True, disk=Disk(), clock=Clock(), log_end=log_end
     )
 
 

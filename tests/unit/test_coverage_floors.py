@@ -71,10 +71,7 @@ def test_lines_and_branches_of_all_files_of_a_room_count_and_what_is_left_is_lis
             ("store/lock.py", measured(10, 10, 6, 6)),
         ]
     )
-    assert [(room.name, room.ran, room.total) for room in rooms] == [
-        (".", 7, 7),
-        ("store", 27, 30),
-    ]
+    assert [(room.name, room.ran, room.total) for room in rooms] == [(".", 7, 7), ("store", 27, 30)]
     assert rooms[1].left == {"store/read/log.py": "5, 6, 8->9"}
     assert not rooms[0].is_low
     assert rooms[1].is_low

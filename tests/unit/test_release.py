@@ -65,11 +65,7 @@ def test_a_release_has_wheel_sources_bill_of_materials_and_checksums(root):
     assert done.returncode == 0, done.stderr
     dist = root / "dist"
     (built,) = dist.glob("rocketlens-7.8.9-cp311-abi3-*.whl")
-    names = {
-        built.name,
-        "rocketlens-7.8.9.tar.gz",
-        "rocketlens-7.8.9.cdx.json",
-    }
+    names = {built.name, "rocketlens-7.8.9.tar.gz", "rocketlens-7.8.9.cdx.json"}
     assert {path.name for path in dist.iterdir()} == names | {"SHA256SUMS"}
     for line in (dist / "SHA256SUMS").read_text().splitlines():
         digest, name = line.split("  ")

@@ -147,10 +147,7 @@ class BrokerConfig(Configuration):
         32, "Maximum number of these messages.", allowed=_PULL_MESSAGES
     )
     maxTransferBytesOnMessageInDisk: int = key(
-        65_536,
-        "The same farther from the end of the log.",
-        unit="bytes",
-        allowed=_PULL_BYTES,
+        65_536, "The same farther from the end of the log.", unit="bytes", allowed=_PULL_BYTES
     )
     maxTransferCountOnMessageInDisk: int = key(
         8, "Maximum number of these messages.", allowed=_PULL_MESSAGES

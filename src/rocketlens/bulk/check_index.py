@@ -232,10 +232,7 @@ def _slices(
 
 
 def _compare_file(
-    compared: IndexCompared,
-    taken: _EntrySlice,
-    is_expected: npt.NDArray[np.bool_],
-    times: Numbers,
+    compared: IndexCompared, taken: _EntrySlice, is_expected: npt.NDArray[np.bool_], times: Numbers
 ) -> None:
     """Report the entries of a file that belong to no record of the range, or have another time."""
     facts, _, numbers, offsets, hashes, seconds = taken

@@ -202,10 +202,7 @@ OPTIONS: Final = (
     ),
     SourceOption("tls", "false", "Whether to use TLS; the options below imply it.", _CONNECTED),
     SourceOption(
-        "ca",
-        "",
-        "File with the authority of the servers' certificates (PEM).",
-        _CONNECTED,
+        "ca", "", "File with the authority of the servers' certificates (PEM).", _CONNECTED
     ),
     SourceOption("cert", "", "File with our own certificate, if servers ask for one.", _CONNECTED),
     SourceOption("certKey", "", "File with its private key, if it is another file.", _CONNECTED),

@@ -297,10 +297,7 @@ def print_answer(
 
 
 def _stream(
-    arguments: Namespace,
-    request: "FindRequest",
-    output: MessageOutput,
-    source: ChosenSource,
+    arguments: Namespace, request: "FindRequest", output: MessageOutput, source: ChosenSource
 ) -> ExitCode:
     """Print messages as they are read, because a time range can exceed memory."""
     with SearchProgress() as progress, source.scan(request, progress) as scan:

@@ -9,13 +9,7 @@ from typing import Any, Final
 from msgspec.structs import asdict
 
 from rocketlens.cli.find import exit_code
-from rocketlens.cli.options import (
-    add_list_output,
-    add_source,
-    add_watch,
-    refuse_archive,
-    watch,
-)
+from rocketlens.cli.options import add_list_output, add_source, add_watch, refuse_archive, watch
 from rocketlens.cli.printing import Moment, print_list, print_listing, print_rows
 from rocketlens.cli.source import choose_source
 from rocketlens.model.answer import Answer

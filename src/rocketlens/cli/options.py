@@ -402,8 +402,7 @@ add_body_rules = _adder(
     "TOML file with rules for decoding bodies by topic: formats, schemas, charsets",
 )
 add_dry_run = _adder(
-    "--dry-run",
-    "check what can be checked without Spark, print what would be done, and exit",
+    "--dry-run", "check what can be checked without Spark, print what would be done, and exit"
 )
 add_master = _adder(
     "--master M",
@@ -418,10 +417,8 @@ add_metrics_port = _adder(
 )
 add_overwrite = _adder("--overwrite", "replace FILE if it exists")
 add_print_config = _adder(
-    "--print-config",
-    "print the effective configuration as a configuration file and exit",
+    "--print-config", "print the effective configuration as a configuration file and exit"
 )
 add_verbose = _adder(
-    "-v --verbose",
-    "print all notes on an answer: hints, and assumptions that were not checked",
+    "-v --verbose", "print all notes on an answer: hints, and assumptions that were not checked"
 )

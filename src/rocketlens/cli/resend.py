@@ -135,10 +135,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add_cluster(parser, "$NAMESRV_ADDR")
     add = partial(option, parser)
-    add(
-        "--archive DIR",
-        "send messages of this archive, which the cluster may have deleted",
-    )
+    add("--archive DIR", "send messages of this archive, which the cluster may have deleted")
     add("-t --topic T", "the topic of the ids, or of --key")
     add("--key K", "all messages of --topic with this key")
     add("--to-topic T2", "send to this topic (default: its own)")

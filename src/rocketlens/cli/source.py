@@ -202,9 +202,7 @@ class ChosenSource(NamedTuple):
         return self.store
 
     def _with_archive(
-        self,
-        alone: "Callable[[Archive], T]",
-        together: "Callable[[Sequence[AnySource]], T]",
+        self, alone: "Callable[[Archive], T]", together: "Callable[[Sequence[AnySource]], T]"
     ) -> T:
         """Ask an archive, alone or together with the other source.
 

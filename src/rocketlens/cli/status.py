@@ -9,13 +9,7 @@ from msgspec.structs import asdict
 
 from rocketlens.cli.find import exit_code
 from rocketlens.cli.groups import group_fields
-from rocketlens.cli.options import (
-    add_list_output,
-    add_source,
-    add_watch,
-    refuse_archive,
-    watch,
-)
+from rocketlens.cli.options import add_list_output, add_source, add_watch, refuse_archive, watch
 from rocketlens.cli.printing import NOT_KNOWN, Moment, print_csv, print_rows
 from rocketlens.cli.source import choose_source
 from rocketlens.model.answer import Answer

@@ -70,10 +70,7 @@ _SEARCHES: Final = (
     *("/resend", "/api/resend/search", "/api/resend/search/plan"),
 )
 _FILES: Final = ("/api/export", f"/m{MESSAGE}/body", f"/api/message{MESSAGE}/body")
-WORK_OF: Final = {
-    **dict.fromkeys(_SEARCHES, Work.SEARCH),
-    **dict.fromkeys(_FILES, Work.FILE),
-}
+WORK_OF: Final = {**dict.fromkeys(_SEARCHES, Work.SEARCH), **dict.fromkeys(_FILES, Work.FILE)}
 """The kind of work by route. All other routes are look-ups."""
 FREE: Final = frozenset(
     {

@@ -51,11 +51,7 @@ class SubCommand(NamedTuple):
 
 COMMON: Final = (
     Option("h", "help", "Print help", frozenset({"no_value"})),
-    Option(
-        "n",
-        "namesrvAddr",
-        "Name server address list, eg: '192.168.0.1:9876;192.168.0.2:9876'",
-    ),
+    Option("n", "namesrvAddr", "Name server address list, eg: '192.168.0.1:9876;192.168.0.2:9876'"),
 )
 
 NAMES: Final = ("t", "g")

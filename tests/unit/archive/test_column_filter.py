@@ -221,15 +221,7 @@ def numbers_left(message_filter, rows):
 
 
 def test_plain_bodies_without_the_pattern_are_ruled_out():
-    bodies = [
-        b"abc",
-        b"a",
-        "中文".encode(),
-        "中b".encode(),
-        b"\x01",
-        b"a\\u0062",
-        b"x^aaaaaa",
-    ]
+    bodies = [b"abc", b"a", "中文".encode(), "中b".encode(), b"\x01", b"a\\u0062", b"x^aaaaaa"]
     rows = [message_row(number, body) for number, body in enumerate(bodies)]
     assert numbers_left(new_filter(pattern="b"), rows) == [0, 3, 4, 5, 6]
     assert numbers_left(new_filter(pattern="b$"), rows) == [3, 4, 5, 6]

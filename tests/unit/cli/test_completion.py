@@ -156,7 +156,7 @@ def test_fish_completes_commands_options_choices_directories_and_topics(
     assert proposed(script, "rocketlens index ") == ["build", "follow", "verify"]
     assert proposed(script, "rocketlens index verify --sto") == ["--store"]
     assert proposed(script, "rocketlens serve --log-level ") == [
-        *("debug", "info", "warning", "error"),
+        *("debug", "info", "warning", "error")
     ]
     assert proposed(script, "rocketlens serve --sinc") == []
     (tmp_path / "stores").mkdir()

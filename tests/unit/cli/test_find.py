@@ -141,7 +141,7 @@ def test_a_table_in_a_pipe_is_tab_separated_with_a_head(run, golden_store, sent)
     done = run("find", sent.msg_id, "--store", golden_store.store)
     head, row = done.out.splitlines()
     assert head.split("\t") == [
-        *("time", "topic", "tags", "keys", "id", "position", "size", "body"),
+        *("time", "topic", "tags", "keys", "id", "position", "size", "body")
     ]
     fields = dict(zip(head.split("\t"), row.split("\t"), strict=True))
     assert fields["id"] == sent.msg_id

@@ -490,7 +490,7 @@ def test_the_zone_stands_in_the_head_or_with_each_time_when_clocks_changed(zone,
 def test_sizes_take_at_most_six_characters():
     sizes = [0, 999, 1000, 1024, 123_456, 1 << 20, 999 << 20, 512 << 20, 4 << 30]
     assert [table.size_text(size) for size in sizes] == [
-        *("0", "999", "1.0K", "1.0K", "120.6K", "1.0M", "999.0M", "512.0M", "4.0G"),
+        *("0", "999", "1.0K", "1.0K", "120.6K", "1.0M", "999.0M", "512.0M", "4.0G")
     ]
 
 
@@ -517,10 +517,7 @@ def test_everything_is_selected_unless_something_is_asked_for():
 def test_a_filter_is_a_part_of_what_is_asked_for():
     request = selection("--where", "key = 'K' AND body.$.a = 1", "-t", "A")
     assert (request.text, request.topics) == ("K", ("A",))
-    assert selection("--grep", "x", "--grep-in", "keys, body").content.grep_in == {
-        "keys",
-        "body",
-    }
+    assert selection("--grep", "x", "--grep-in", "keys, body").content.grep_in == {"keys", "body"}
     with pytest.raises(BadInput, match="filter, character 2"):
         selection("--where", "(")
     with pytest.raises(BadInput, match="--grep-in needs --grep"):

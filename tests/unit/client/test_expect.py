@@ -40,11 +40,7 @@ def expected(broker, admin, events, *, hours=10, said=None):
 
     message = FindRequest("K", ("T",), end=T0 + hours * HOUR_MS, max_num=1, oldest=True)
     steps = expect_steps(
-        ExpectRequest(message),
-        lambda: ClusterStorySource(admin.source),
-        wait,
-        said,
-        clock,
+        ExpectRequest(message), lambda: ClusterStorySource(admin.source), wait, said, clock
     )
     return run_in_loop(steps)
 

@@ -192,10 +192,7 @@ async def test_producers_and_configuration_are_read(cluster, admin, /):
     fields = {"version": "{}"}
     body = "b=1\na=ü\n".encode()
     answer(broker, RequestCode.GET_BROKER_CONFIG, Response(ext_fields=fields, body=body))
-    assert list((await admin.get_broker_config(broker.address)).items()) == [
-        ("b", "1"),
-        ("a", "ü"),
-    ]
+    assert list((await admin.get_broker_config(broker.address)).items()) == [("b", "1"), ("a", "ü")]
 
 
 def test_every_method_is_there_without_async_too():

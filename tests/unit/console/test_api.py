@@ -262,11 +262,7 @@ def test_the_path_of_a_message_is_read_as_it_was_made(topic):
     message = SimpleNamespace(topic=topic, queue_id=3, queue_offset=limits.MAX_LONG)
     path = message_path("s-1", message, "10.0.0.9:10911")
     expected = MessageAddress(
-        source="s-1",
-        topic=topic,
-        broker="10.0.0.9:10911",
-        queue_id=3,
-        queue_offset=limits.MAX_LONG,
+        source="s-1", topic=topic, broker="10.0.0.9:10911", queue_id=3, queue_offset=limits.MAX_LONG
     )
     assert MessageAddress.of_path(path) == expected
 

@@ -137,10 +137,7 @@ def test_only_reading_tools_are_there_unless_acting_is_allowed(rocketmq):
 
     reading, is_error, text = asyncio.run(tools(may_act=False))
     assert reading.keys() == READING
-    assert (is_error, text.startswith("unknown tool 'resend': expected find, ")) == (
-        True,
-        True,
-    )
+    assert (is_error, text.startswith("unknown tool 'resend': expected find, ")) == (True, True)
     acting, _, _ = asyncio.run(tools(may_act=True))
     assert acting.keys() == READING | ACTING
     assert {name for name, each in acting.items() if not each.annotations.read_only_hint} == {

@@ -227,10 +227,7 @@ def test_a_chinese_story_has_no_english_sentence(store, position):
                 "client began anew before it had committed"
             ),
         ),
-        (
-            "zh",
-            "第 2 次重试投递了 2 次，客户端为 10.0.0.9：消费确认失败，或客户端在提交位点之前",
-        ),
+        ("zh", "第 2 次重试投递了 2 次，客户端为 10.0.0.9：消费确认失败，或客户端在提交位点之前"),
     ],
 )
 def test_why_a_group_had_one_offset_twice_is_on_the_page(store, language, why):
@@ -274,11 +271,7 @@ def test_the_api_has_stories_in_english_and_names_no_sentences(store):
             "since '2026-13-01' is not a time of the calendar",
             "since 的值 '2026-13-01' 不是日历上的时间",
         ),
-        (
-            "since=2026-11-21&until=2026-11-20",
-            "since is after until",
-            "开始时间晚于结束时间",
-        ),
+        ("since=2026-11-21&until=2026-11-20", "since is after until", "开始时间晚于结束时间"),
     ],
 )
 def test_what_is_wrong_with_a_question_is_shown_in_the_language(

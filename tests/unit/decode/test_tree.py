@@ -72,10 +72,7 @@ def test_a_graph_becomes_a_tree_that_names_where_a_value_was_first():
     shared = [1]
     graph = {"a": shared, "b": {"c": [0, shared]}}
     graph["b"]["d"] = graph
-    assert tree_of(graph) == {
-        "a": [1],
-        "b": {"c": [0, {"@same": "$.a"}], "d": {"@same": "$"}},
-    }
+    assert tree_of(graph) == {"a": [1], "b": {"c": [0, {"@same": "$.a"}], "d": {"@same": "$"}}}
     itself = []
     itself.append(itself)
     assert name_text(itself) == '[{"@same":"$"}]'

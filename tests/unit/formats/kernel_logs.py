@@ -21,10 +21,7 @@ from rocketlens.model.text.java import decode_utf8
 from tests.support.index_writer import IndexWriter
 
 V1, V2 = records.MAGIC_V1, records.MAGIC_V2
-REASONS = {
-    records.Reason.END: record_constants.END,
-    records.Reason.BLANK: record_constants.BLANK,
-}
+REASONS = {records.Reason.END: record_constants.END, records.Reason.BLANK: record_constants.BLANK}
 
 
 def of_log(buffer, base_offset, rows):

@@ -216,12 +216,7 @@ def test_an_answer_has_a_line_for_each_key_sorted_and_without_escapes():
 def test_a_line_ends_as_in_java_and_nowhere_else():
     separators = "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
     text = f"a=1{separators}b=2\rc=3\r\nd=4\ne=5"
-    assert java_properties.loads(text) == {
-        "a": f"1{separators}b=2",
-        "c": "3",
-        "d": "4",
-        "e": "5",
-    }
+    assert java_properties.loads(text) == {"a": f"1{separators}b=2", "c": "3", "d": "4", "e": "5"}
 
 
 class Declared(NamedTuple):

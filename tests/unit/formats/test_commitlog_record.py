@@ -340,12 +340,7 @@ def test_a_view_has_the_numbers_and_the_parts_of_its_record():
             assert view.number(name) == getattr(record, name)
 
 
-KINDS = {
-    "legacy zlib": 0x001,
-    "LZ4": 0x101,
-    "Zstandard": 0x201,
-    "zlib": 0x301,
-}
+KINDS = {"legacy zlib": 0x001, "LZ4": 0x101, "Zstandard": 0x201, "zlib": 0x301}
 TEXT = ("the body 消息 " * 300).encode()
 every_kind = pytest.mark.parametrize("sys_flag", KINDS.values(), ids=KINDS)
 

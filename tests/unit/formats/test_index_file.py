@@ -181,10 +181,7 @@ def test_a_sparse_file_of_default_size_is_understood_without_reading_it_twice(
     assert geometry.file_bytes == 420_000_040
     path = tmp_path / "20261121023724704"
     sparse_file(path, geometry, [(618776053, first_offset, BEGIN)])
-    with (
-        path.open("rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
-    ):
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         assert infer_geometry(content) == geometry
 
 

@@ -29,10 +29,7 @@ from rocketlens.formats.layout import declared_types
 from rocketlens.formats.timer_checkpoint import TimerCheckpoint
 
 # A trace body is text, whose fields have neither offsets nor types: its docstring lists them.
-NOT_FORMATS = {
-    *("__init__", "batch_rows", "columns", "index_keys", "layout", "rows"),
-    "trace_body",
-}
+NOT_FORMATS = {*("__init__", "batch_rows", "columns", "index_keys", "layout", "rows"), "trace_body"}
 MODULES = sorted(
     path.stem
     for path in Path(formats.__file__).parent.glob("*.py")
@@ -65,9 +62,7 @@ DECLARED = {
 # Where the structs are written out: in the order in which the decoder reads them, and the class
 # they fill. A name of one letter is a part that no struct reads. Fields that only frame others are
 # not kept.
-LAYOUTS = {
-    "batch_body": [(["HEAD", "n", "PROPERTIES_LENGTH", "n"], BatchMember)],
-}
+LAYOUTS = {"batch_body": [(["HEAD", "n", "PROPERTIES_LENGTH", "n"], BatchMember)]}
 FRAMING = {"batch_body": {"total_size", "magic", "body_crc"}}
 # A table of values instead of a layout; a test below reads it.
 VALUE_TABLES = {"body_compression", "java_properties"}

@@ -177,11 +177,7 @@ def test_retry_topics_of_pop_are_those_of_known_groups():
 
 def test_a_name_that_several_groups_can_have_made_is_told():
     copies = copy_topics_of(["%RETRY%a_b_c", "%RETRY%x+c", "b_c", "c"], {"a", "a_b"})
-    assert copies.by_group == {
-        "a": {"%RETRY%a_b_c"},
-        "a_b": {"%RETRY%a_b_c"},
-        "x": {"%RETRY%x+c"},
-    }
+    assert copies.by_group == {"a": {"%RETRY%a_b_c"}, "a_b": {"%RETRY%a_b_c"}, "x": {"%RETRY%x+c"}}
     assert copies.notes() == [
         "%RETRY%a_b_c can be the retry topic of each of a, a_b: RocketMQ's names are ambiguous"
     ]

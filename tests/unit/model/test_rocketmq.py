@@ -248,12 +248,7 @@ def test_values_are_read_by_type_and_other_entries_given_back():
     )
     assert config == Sample(9, True, "c", "::1")  # noqa: FBT003
     assert others == {"more": "1"}
-    assert config.properties() == {
-        "count": "9",
-        "isOn": "true",
-        "mode": "c",
-        "the.address": "::1",
-    }
+    assert config.properties() == {"count": "9", "isOn": "true", "mode": "c", "the.address": "::1"}
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ async def test_policies_are_made_changed_shown_and_deleted(tmp_path, capsys):
         assert changed == "update acl to ADDR success.\n"
         shown = await run(auth_commands.list_acls, b="ADDR", r="Topic")
         assert shown.splitlines()[1].split() == [
-            *("User:app", "Custom", "Topic:a*", "[Pub,", "Sub]", "null", "Deny"),
+            *("User:app", "Custom", "Topic:a*", "[Pub,", "Sub]", "null", "Deny")
         ]
         deleted = await run(auth_commands.delete_acl, b="ADDR", s="User:app", r="Topic:a*")
         assert deleted == "delete acl to ADDR success.\n"

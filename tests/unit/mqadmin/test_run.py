@@ -20,8 +20,7 @@ from tests.unit.mqadmin.printed_by_rocketmq import printed
 
 @pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
 @pytest.mark.parametrize(
-    "name",
-    ["printMsg", "queryMsgById", "queryMsgByKey", "queryMsgByOffset", "queryMsgByUniqueKey"],
+    "name", ["printMsg", "queryMsgById", "queryMsgByKey", "queryMsgByOffset", "queryMsgByUniqueKey"]
 )
 def test_the_help_of_a_command_is_that_of_the_real_tool(golden, version, name):
     expected = printed(golden, version, f"help-{name}")

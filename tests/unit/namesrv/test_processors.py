@@ -12,11 +12,7 @@ from rocketlens.namesrv import processors
 from rocketlens.namesrv.config import NameServerConfig
 from rocketlens.namesrv.service import NameServer
 from rocketlens.net.pool import ClientPool
-from rocketlens.wire.bodies.tables import (
-    ClusterInfo,
-    DataVersion,
-    TopicRouteData,
-)
+from rocketlens.wire.bodies.tables import ClusterInfo, DataVersion, TopicRouteData
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.declare import read_body, write_body
 from tests.unit.namesrv.name_server_world import (

@@ -55,7 +55,7 @@ class Brokers:
             topic_config_table=TopicConfigTable(
                 data_version=DataVersion(counter=version, state_version=state),
                 topic_config_table={each.topic_name: each for each in configs},
-            ),
+            )
         )
         request = RegisterBrokerRequest(
             broker_name=name,

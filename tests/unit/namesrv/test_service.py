@@ -23,11 +23,7 @@ from rocketlens.store.disk import Disk
 from tests.support.clocks import Seconds
 from tests.support.effort import sized
 from tests.support.patience import PATIENCE_S
-from tests.unit.namesrv.name_server_world import (
-    NAMES,
-    Asking,
-    asking,
-)
+from tests.unit.namesrv.name_server_world import NAMES, Asking, asking
 
 
 async def test_a_broker_is_dropped_with_its_connection_or_when_it_is_silent():
@@ -98,8 +94,7 @@ def test_more_signals_while_it_stops_are_logged_once_and_so_is_its_end(monkeypat
     async def main():
         async with asyncio.timeout(PATIENCE_S):
             await run(
-                NameServerConfig(listenPort=0),
-                ready=lambda _: os.kill(os.getpid(), signal.SIGTERM),
+                NameServerConfig(listenPort=0), ready=lambda _: os.kill(os.getpid(), signal.SIGTERM)
             )
 
     asyncio.run(main())

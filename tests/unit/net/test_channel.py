@@ -582,10 +582,7 @@ def test_when_there_are_too_many_connections_the_longest_idle_ends_for_a_new_one
 @within(run)
 async def test_whoever_has_most_connections_has_them_closed_for_others():
     clock = Seconds()
-    async with serving(clock=clock, bounds=ConnectionLimits(connections=8)) as (
-        server,
-        address,
-    ):
+    async with serving(clock=clock, bounds=ConnectionLimits(connections=8)) as (server, address):
         one = await connect(address, local_addr=("127.0.0.2", 0))
         assert await answered(one)
         await until(lambda: not server._arriving)

@@ -6,15 +6,7 @@ from rocketlens.net.channel import Channel, Response
 from rocketlens.net.channel_group import ChannelGroup, ConnectionLimits
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.connection import Connection
-from tests.unit.net.loopback import (
-    ECHO,
-    Bench,
-    FakeTransport,
-    echo,
-    on_loop,
-    request_frame,
-    until,
-)
+from tests.unit.net.loopback import ECHO, Bench, FakeTransport, echo, on_loop, request_frame, until
 
 
 @on_loop

@@ -104,10 +104,7 @@ async def test_whoever_is_one_connection_too_many_is_closed_and_the_others_are_s
 @within(run)
 async def test_refusals_are_counted_and_logged_once_a_minute(caplog):
     clock = Seconds()
-    async with serving(clock=clock, bounds=ConnectionLimits(connections=1)) as (
-        server,
-        address,
-    ):
+    async with serving(clock=clock, bounds=ConnectionLimits(connections=1)) as (server, address):
         assert await answered(await connect(address))
         for minutes in (1, 2):
             for _ in range(20):

@@ -103,10 +103,7 @@ def test_values_are_collected_once_a_second_however_often_they_are_asked_for(ser
 def test_ready_is_what_can_do_its_work_and_the_reason_is_told_otherwise(port, server):
     assert ask(port, "/readyz")[:2] == (200, "ok\n")
     server.found = ["messages are refused: the disk is full"]
-    assert ask(port, "/readyz")[:2] == (
-        503,
-        "broker x: messages are refused: the disk is full\n",
-    )
+    assert ask(port, "/readyz")[:2] == (503, "broker x: messages are refused: the disk is full\n")
     assert ask(port, "/livez")[:2] == (200, "ok\n")
 
 

@@ -77,10 +77,7 @@ OF_A_CLUSTER = {
 
 @pytest.mark.parametrize("door", OF_A_CLUSTER)
 def test_a_cluster_refuses_a_topic_that_it_does_not_have(rocketmq, door):
-    with (
-        rocketmq.admin() as admin,
-        pytest.raises(TopicNotFound, match=f"did you mean {MEANT}"),
-    ):
+    with rocketmq.admin() as admin, pytest.raises(TopicNotFound, match=f"did you mean {MEANT}"):
         OF_A_CLUSTER[door](admin)
 
 

@@ -64,11 +64,7 @@ def test_a_kind_takes_the_text_for_nothing_else():
 
 
 def test_a_filter_has_the_key_as_what_the_kind_says():
-    for kind, names in {
-        "auto": ("k", "k"),
-        "key": ("k", None),
-        "unique-key": (None, "k"),
-    }.items():
+    for kind, names in {"auto": ("k", "k"), "key": ("k", None), "unique-key": (None, "k")}.items():
         made = FindRequest.parse("k", kind=kind).filter_of(SearchTally(), ["T"], with_key=True)
         assert (made.key, made.unique_key, made.topic, made.topics) == (*names, "T", None)
         assert made.index_key == "k"

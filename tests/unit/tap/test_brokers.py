@@ -11,15 +11,7 @@ from rocketlens.tap.masters import _store_keys
 from rocketlens.tap.service import Tap, TapOptions
 from tests.support.fake_cluster import FakeNameServer
 from tests.support.fake_master import followed
-from tests.unit.tap.tapping import (
-    assert_copied,
-    master_of,
-    reaches,
-    start,
-    tapped,
-    tapping,
-    until,
-)
+from tests.unit.tap.tapping import assert_copied, master_of, reaches, start, tapped, tapping, until
 
 
 async def test_a_broker_that_is_down_at_the_start_does_not_keep_the_others_waiting(tmp_path, log):

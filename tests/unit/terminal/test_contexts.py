@@ -80,17 +80,11 @@ def test_a_secret_that_others_can_read_is_warned_of(config, tmp_path, capsys):
     [
         ("[contexts.prod\n", "at line 1"),
         ("\xff", "is not UTF-8"),
-        (
-            "[context.prod]\nnamesrv = 'h:1'",
-            "contexts; did you mean contexts",
-        ),
+        ("[context.prod]\nnamesrv = 'h:1'", "contexts; did you mean contexts"),
         ("contexts = 3", "contexts must be a table"),
         ("contexts.prod = 3", "context number 1 must be a table: [contexts.NAME]"),
         ("default_context = 3\n[contexts.prod]", "default_context must be text"),
-        (
-            "[contexts.prod]\nnamsrv = 'h:1'",
-            "read_only; did you mean namesrv?",
-        ),
+        ("[contexts.prod]\nnamsrv = 'h:1'", "read_only; did you mean namesrv?"),
         ("[contexts.prod]\nnamesrv = 9876", "namesrv must be text in quotation marks"),
         ("[contexts.prod]\ntls = 'yes'", "tls must be true or false"),
         ("[contexts.prod]\nnamesrv = ''", "namesrv is empty"),
@@ -102,10 +96,7 @@ def test_a_secret_that_others_can_read_is_warned_of(config, tmp_path, capsys):
         ("[contexts.prod]\ntls = true", "no name server: give --namesrv"),
         ("[contexts.prod]\nnamesrv = 'h:1'\naccess_key = 'a'", "the secret key is missing"),
         ("[contexts.prod]\nnamesrv = 'h:1'\nsecret_key = 'a'", "the access key is missing"),
-        (
-            "[contexts.prod]\nnamesrv = 'h:1'\nsecret_key_env = 'NONE'",
-            "variable that it names is",
-        ),
+        ("[contexts.prod]\nnamesrv = 'h:1'\nsecret_key_env = 'NONE'", "variable that it names is"),
         ("[contexts.prod]\nnamesrv = 'h:1'\nsecret_key_file = 'none'", "No such file"),
         ("[contexts.prod]\nnamesrv = 'h:1'\nca = 'none.pem'", "none.pem: "),
         ("[contexts.prod]\nnamesrv = 'h:1'\ncert_key = 'k.pem'", "cert_key needs cert"),

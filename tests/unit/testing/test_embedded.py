@@ -74,8 +74,7 @@ def test_the_brokers_configuration_is_in_rocketmqs_keys():
 
 
 @pytest.mark.parametrize(
-    "conf",
-    [{"nonsense": 1}, {"brokerId": "x"}, {"namesrvAddr": "a:1"}, {"storePathRootDir": "/x"}],
+    "conf", [{"nonsense": 1}, {"brokerId": "x"}, {"namesrvAddr": "a:1"}, {"storePathRootDir": "/x"}]
 )
 def test_a_configuration_that_cannot_be_is_refused_before_anything_starts(conf):
     with pytest.raises(BadInput, match=next(iter(conf))):

@@ -132,10 +132,7 @@ class LookUps:
         return await in_thread(lambda: detail_of(message, row, rules, form), ROW_THREADS)
 
     async def story(
-        self,
-        address: MessageAddress,
-        group: str | None = None,
-        original: MessageExt | None = None,
+        self, address: MessageAddress, group: str | None = None, original: MessageExt | None = None
     ) -> StoryValue:
         """Return the story of a message; arguments and errors as `detail`."""
         source = self.sources.named(address.source)

@@ -32,11 +32,7 @@ _LAYOUT: Final = "\n\t\r"
 
 
 def row_of(
-    message: MessageExt,
-    source: str,
-    broker: str,
-    rules: BodyRules,
-    columns: Sequence[str] = (),
+    message: MessageExt, source: str, broker: str, rules: BodyRules, columns: Sequence[str] = ()
 ) -> MessageRow:
     """Return a message as a row, with the values of the additional columns."""
     name, preview = _preview(message, rules)
@@ -120,11 +116,7 @@ def body_of(message: MessageExt, rules: BodyRules, form: BodyForm) -> BodyValue:
     bound = MAX_PAGE_BODY_CHARACTERS
     is_cut = len(content) > bound or (is_hex and len(message.body) > MAX_PAGE_HEX_BYTES)
     return BodyValue.of(
-        decoded,
-        form=form,
-        content=content[:bound],
-        is_cut=is_cut,
-        is_json=is_json and not is_cut,
+        decoded, form=form, content=content[:bound], is_cut=is_cut, is_json=is_json and not is_cut
     )
 
 

@@ -99,8 +99,7 @@ async def topics_instead(question: Question, sources: Sources) -> list[tuple[str
     if not question.topic or is_pattern(question.topic) or "," in question.topic:
         return []
     answers = await asyncio.gather(
-        *(each.topic_names() for each in sources.chosen(question.sources)),
-        return_exceptions=True,
+        *(each.topic_names() for each in sources.chosen(question.sources)), return_exceptions=True
     )
     names = {name for each in answers if not isinstance(each, BaseException) for name in each}
     return [

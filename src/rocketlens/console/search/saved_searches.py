@@ -354,11 +354,7 @@ def _is_visible(source: ConsoleSource, topic: str) -> bool:
 
 _Name = Annotated[str, PathPart(max_length=40)]
 _Everything = Annotated[
-    bool,
-    Query(
-        alias="all",
-        description="for administrators: also private searches of other users",
-    ),
+    bool, Query(alias="all", description="for administrators: also private searches of other users")
 ]
 _API_ERRORS: Final[dict[int | str, dict[str, Any]]] = {
     400: ERRORS[400],

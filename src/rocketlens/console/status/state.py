@@ -20,14 +20,7 @@ from pydantic import Field
 from rocketlens import __version__
 from rocketlens.console.act.permission import ActRefused
 from rocketlens.console.login.viewer import current_viewer
-from rocketlens.console.pages import (
-    SEE_OTHER,
-    Here,
-    Sourced,
-    api_router,
-    form_of,
-    page_router,
-)
+from rocketlens.console.pages import SEE_OTHER, Here, Sourced, api_router, form_of, page_router
 from rocketlens.console.search.saved_searches import SavedSearchValue, failed_alarms
 from rocketlens.console.sources.sources import Sources
 from rocketlens.console.sources.visible import ConsoleSource
@@ -42,11 +35,7 @@ from rocketlens.console.values import (
     SourceValue,
 )
 from rocketlens.model.group import GroupClient, GroupsAnswer, ProducersAnswer
-from rocketlens.model.status import (
-    ArchiveStatus,
-    BrokersAnswer,
-    StoreStatus,
-)
+from rocketlens.model.status import ArchiveStatus, BrokersAnswer, StoreStatus
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.wire.codes import version_name
 
@@ -400,8 +389,7 @@ def _once(failures: Iterable[CoverageValue]) -> list[CoverageValue]:
 
 
 def _most(
-    groups: Sequence[GroupValue],
-    count_of: Callable[[GroupValue], tuple[int | None, bool]],
+    groups: Sequence[GroupValue], count_of: Callable[[GroupValue], tuple[int | None, bool]]
 ) -> tuple[list[GroupCountValue], int]:
     """Return the groups with the highest counts, alarms first, and how many more there are."""
     counted = []

@@ -37,11 +37,7 @@ def track_text(form: Form, track: MessageTrack) -> str:
 
 
 def message_block(
-    form: Form,
-    message: MessageExt,
-    body_path: str,
-    *,
-    with_offset_id: bool = True,
+    form: Form, message: MessageExt, body_path: str, *, with_offset_id: bool = True
 ) -> str:
     """Return a message without its body, one line per field."""
     rows: list[tuple[str, str | int]] = [

@@ -73,11 +73,7 @@ OFFSETS: Final = DatabaseTable(
     config_key.OFFSETS,
     {"offsetTable": config_key.OFFSETS, "pullOffsetTable": config_key.PULL_OFFSETS},
 )
-IN_DATABASES: Final = {
-    TOPICS_FILE: TOPICS,
-    GROUPS_FILE: GROUPS,
-    OFFSETS_FILE: OFFSETS,
-}
+IN_DATABASES: Final = {TOPICS_FILE: TOPICS, GROUPS_FILE: GROUPS, OFFSETS_FILE: OFFSETS}
 """The location in databases of each file's table."""
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 

@@ -7,11 +7,7 @@ from typing import Final, NamedTuple
 from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
-from rocketlens.formats.index_file import (
-    DEFAULT_ENTRY_COUNT,
-    DEFAULT_SLOT_COUNT,
-    Geometry,
-)
+from rocketlens.formats.index_file import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT, Geometry
 from rocketlens.model.config_keys import DAY_MS, OURS, SINCE_5, Configuration, key
 from rocketlens.model.rocketmq import DELAY_LEVELS, parse_delay_levels
 

@@ -25,11 +25,7 @@ class DeletedTopics:
     """
 
     def __init__(
-        self,
-        layout: StoreLayout,
-        disk: Disk,
-        appender: Appender,
-        make_durable: Callable[[], None],
+        self, layout: StoreLayout, disk: Disk, appender: Appender, make_durable: Callable[[], None]
     ) -> None:
         """Read the marks, and complete unfinished removals."""
         self._path = layout.deleted

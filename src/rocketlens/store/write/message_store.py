@@ -198,9 +198,7 @@ class MessageStore:
             self._index.start()
 
     def watch_queues(
-        self,
-        queues: Collection[tuple[str, int]],
-        on_arrival: Callable[[tuple[str, int]], None],
+        self, queues: Collection[tuple[str, int]], on_arrival: Callable[[tuple[str, int]], None]
     ) -> None:
         """Call ``on_arrival``, in the appending thread, after an append to one of ``queues``.
 

@@ -42,11 +42,7 @@ TWO_HOURS = 18
         ("%RETRY%g", {"REAL_TOPIC": "Secret"}, ["%RETRY%g"]),
         ("%DLQ%g", {"RETRY_TOPIC": "a", "DLQ_ORIGIN_TOPIC": "b"}, ["%DLQ%g", "a", "b"]),
         ("%DLQ%g", {}, ["%DLQ%g"]),
-        (
-            SCHEDULED,
-            {"REAL_TOPIC": "%RETRY%g", "RETRY_TOPIC": "Secret"},
-            ["%RETRY%g", "Secret"],
-        ),
+        (SCHEDULED, {"REAL_TOPIC": "%RETRY%g", "RETRY_TOPIC": "Secret"}, ["%RETRY%g", "Secret"]),
         ("%RETRY%shop%g", {"RETRY_TOPIC": "Orders"}, ["%RETRY%shop%g", "shop%Orders"]),
         ("%RETRY%shop%g", {"RETRY_TOPIC": "Other"}, ["%RETRY%shop%g", "Other"]),
     ],

@@ -11,12 +11,7 @@ from hypothesis import strategies as st
 from rocketlens.broker.access import plain_files
 from rocketlens.broker.access.addresses import parse_address, parse_pattern, parse_source
 from rocketlens.broker.access.plain_files import MAX_ACL_FILE_BYTES, PlainAcl, load_files
-from rocketlens.broker.access.plain_rules import (
-    ADMIN_CODES,
-    Permission,
-    PlainRules,
-    account_of,
-)
+from rocketlens.broker.access.plain_rules import ADMIN_CODES, Permission, PlainRules, account_of
 from rocketlens.errors import BadInput
 from rocketlens.wire.acl import signed_fields
 from rocketlens.wire.bodies.auth import PlainAccessConfig

@@ -15,14 +15,7 @@ from rocketlens.errors import StoreLocked
 from rocketlens.net.pool import ClientPool
 from rocketlens.store.lock import StoreLock
 from rocketlens.wire.codes import RequestCode
-from tests.support.broker_world import (
-    Clock,
-    World,
-    in_broker,
-    properties_of,
-    running,
-    settings_of,
-)
+from tests.support.broker_world import Clock, World, in_broker, properties_of, running, settings_of
 from tests.support.patience import PATIENCE_S
 from tests.unit.net.loopback import NEVER, BlackHole, request_frame
 

@@ -17,13 +17,7 @@ from rocketlens.store.read.index import tail as tail_module
 from rocketlens.store.read.log import scan
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from tests.support.async_tests import within
-from tests.support.broker_world import (
-    NOW_MS,
-    bodies,
-    in_broker,
-    properties_of,
-    records_of,
-)
+from tests.support.broker_world import NOW_MS, bodies, in_broker, properties_of, records_of
 from tests.support.written_stores import SMALL, open_small, send_many
 from tests.unit.broker.searches import (
     LARGE,

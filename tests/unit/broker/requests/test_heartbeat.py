@@ -9,11 +9,7 @@ from rocketlens.broker.requests import heartbeat
 from rocketlens.wire.codes import RequestCode
 from tests.support.async_tests import within
 from tests.support.broker_world import NOW_MS, create_topic, in_broker
-from tests.unit.broker.heartbeats import (
-    beat,
-    client_ids,
-    table_of,
-)
+from tests.unit.broker.heartbeats import beat, client_ids, table_of
 
 
 @within(in_broker, "tmp_path")
@@ -188,8 +184,7 @@ async def test_many_queues_are_locked_at_once(world, /):
 
 @pytest.mark.parametrize("code", [RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ])
 @pytest.mark.parametrize(
-    "body",
-    [b"", b"[]", b"{}", asked("c" * 2000, []), asked("c", [], "g" * 300), asked("c", [{}])],
+    "body", [b"", b"[]", b"{}", asked("c" * 2000, []), asked("c", [], "g" * 300), asked("c", [{}])]
 )
 @within(in_broker, "tmp_path")
 async def test_what_is_no_such_request_is_refused(world, /, code, body):

@@ -179,11 +179,7 @@ async def test_a_group_is_reset_in_one_queue_or_all(world, /, changes, expected)
         ({"topic": "None"}, 17, "Topic None does not exist"),
         ({"group": "none"}, 26, "Group none does not exist"),
         ({"queueId": 4}, 1, "Topic Orders has no queue 4"),
-        (
-            {"queueId": 0, "offset": 9},
-            1,
-            "Target offset 9 not in consume queue range [0-3]",
-        ),
+        ({"queueId": 0, "offset": 9}, 1, "Target offset 9 not in consume queue range [0-3]"),
     ],
 )
 @within(in_broker, "tmp_path")

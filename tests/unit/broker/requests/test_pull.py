@@ -221,10 +221,7 @@ async def test_what_may_not_be_read_is_refused(world, /):
     await world.send()
     world.core.topics.get("Orders").perm = 2
     answer = await world.pull()
-    assert (answer.code, answer.remark) == (
-        16,
-        "the topic[Orders] pulling message is forbidden",
-    )
+    assert (answer.code, answer.remark) == (16, "the topic[Orders] pulling message is forbidden")
     world.core.groups.table.put("closed", consumeEnable=False)
     answer = await world.pull(consumerGroup="closed")
     assert (answer.code, answer.remark) == (16, "subscription group no permission, closed")

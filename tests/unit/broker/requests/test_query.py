@@ -13,14 +13,7 @@ from rocketlens.errors import ConnectionLost
 from rocketlens.formats.commitlog_record import HEADS, encode
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire.codes import RequestCode, ResponseCode
-from tests.support.broker_world import (
-    NOW_MS,
-    bodies,
-    in_broker,
-    properties_of,
-    records_of,
-    running,
-)
+from tests.support.broker_world import NOW_MS, bodies, in_broker, properties_of, records_of, running
 from tests.support.patience import PATIENCE_S
 
 KEY = "0A0000091F4018B4AAC2140DD5A20000"
@@ -30,8 +23,7 @@ async def test_a_message_is_found_by_key_unique_key_and_offset_once_its_send_is_
     for number in range(50):
         unique_key = f"{number:032X}"
         sent = await world.send(
-            body=b"%d" % number,
-            properties=properties_of(UNIQ_KEY=unique_key, KEYS=f"k{number}"),
+            body=b"%d" % number, properties=properties_of(UNIQ_KEY=unique_key, KEYS=f"k{number}")
         )
         offset = int(sent.ext_fields["msgId"][16:], 16)
         for answer in (
@@ -68,10 +60,7 @@ async def test_an_answer_says_how_far_the_index_came(world):
     }
     assert missing.code == ResponseCode.QUERY_NOT_FOUND
     assert missing.remark == "can not find message, maybe time range not correct"
-    assert missing.ext_fields == {
-        "indexLastUpdateTimestamp": "0",
-        "indexLastUpdatePhyoffset": "0",
-    }
+    assert missing.ext_fields == {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}
 
 
 async def test_a_message_that_has_a_key_twice_is_given_once(world):

@@ -80,12 +80,7 @@ async def by_default(directory, test):
         ("None", handle_of(), 17, "recall failed, the topic[None] not exist"),
         ("Orders", "garbage", 604, "recall handle is invalid"),
         ("Orders", handle_of(topic="Other"), 604, "recall failed, topic not match"),
-        (
-            "Orders",
-            handle_of(broker_name="b"),
-            604,
-            "recall failed, broker service not available",
-        ),
+        ("Orders", handle_of(broker_name="b"), 604, "recall failed, broker service not available"),
         ("Orders", handle_of(due_ms=NOW_MS), 604, "recall failed, timestamp invalid"),
         ("Orders", handle_of(due_ms="x"), 604, "recall failed, timestamp invalid"),
         ("Orders", handle_of(due_ms=NOW_MS + 3 * DAY_MS), 604, "recall failed, timestamp invalid"),

@@ -200,11 +200,7 @@ async def test_the_members_of_a_batch_stand_side_by_side_with_properties_as_they
 
 @pytest.mark.parametrize(
     ("member", "changes"),
-    [
-        ((b"", properties_of(DELAY=1)), {}),
-        ((b"", ""), {"f": 4}),
-        ((b"", ""), {"b": "%RETRY%g"}),
-    ],
+    [((b"", properties_of(DELAY=1)), {}), ((b"", ""), {"f": 4}), ((b"", ""), {"b": "%RETRY%g"})],
 )
 async def test_a_batch_that_cannot_be_is_refused(world, member, changes):
     answer = await world.send_batch([member], **changes)

@@ -56,12 +56,7 @@ def odd_properties(rng, number):
         *("DELAY\x011\x02", "DELAY\x010\x02", "TRAN_MSG\x01true\x02", "TRAN_MSG\x01false\x02"),
         *("TIMER_DELAY_SEC\x015\x02", "MSG_REGION\x01mine\x02", "CLUSTER\x01c\x02"),
         *("POP_CK\x01x\x02", "TAGS\x01again\x02", "empty\x01\x02", "\x01value\x02", "alone\x02"),
-        *(
-            "\x02",
-            "a\x01b\x01c\x02",
-            "name\x01caf\u00e9\x02",
-            "zero\x01\0\x02",
-        ),
+        *("\x02", "a\x01b\x01c\x02", "name\x01caf\u00e9\x02", "zero\x01\0\x02"),
         *('quote\x01"\\/\x02', "line\x01\n\t\r\x02", "\x7f\x01\x7f\x02", "x\x01\x1f\x02"),
         *("UNIQ_KEY\x01other\x02", f"long\x01{'x' * 5000}\x02", 'UNIQ_KEY\x01"quoted"\x02'),
         *("WAIT\x01false\x02", "WAIT\x01TRUE\x02", "WAIT\x01true\x02"),

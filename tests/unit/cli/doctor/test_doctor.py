@@ -398,9 +398,7 @@ def test_a_file_that_was_replaced_meanwhile_is_no_failure(lake, monkeypatch):
     with rocketlens.open_archive(lake) as archive:
         lost = archive.source.reader.listing.keys[0]
         monkeypatch.setattr(
-            doctor_archive,
-            "_problem",
-            lambda _, file: "it is gone" if file is lost else None,
+            doctor_archive, "_problem", lambda _, file: "it is gone" if file is lost else None
         )
         monkeypatch.setattr(
             archive.source, "refresh", lambda: archive.source.reader.listing.keys.remove(lost)

@@ -5,10 +5,7 @@ import json
 from rocketlens.client.send.message import Message
 from rocketlens.net.channel import Response
 from rocketlens.testing import cluster as embedded
-from rocketlens.wire.bodies.tables import (
-    SubscriptionGroupConfig,
-    SubscriptionGroupTable,
-)
+from rocketlens.wire.bodies.tables import SubscriptionGroupConfig, SubscriptionGroupTable
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.declare import write_body
 from tests.support.fake_cluster import ask, fail

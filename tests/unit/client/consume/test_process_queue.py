@@ -306,10 +306,7 @@ async def test_a_queue_goes_on_where_a_slave_says_and_at_the_broker_that_it_sugg
 
 def test_all_records_of_an_answer_are_read_in_order():
     messages, damage = messages_in(encoded(3) + encoded(4, b"y" * 100))
-    assert [(each.queue_offset, each.body) for each in messages] == [
-        (3, b"x"),
-        (4, b"y" * 100),
-    ]
+    assert [(each.queue_offset, each.body) for each in messages] == [(3, b"x"), (4, b"y" * 100)]
     assert damage is None
     assert messages_in(b"") == ([], None)
 

@@ -186,10 +186,7 @@ async def consumed_by(kind, name_server, topic, group):
 @pytest.mark.parametrize("kind", ["concurrent", "orderly", "lite pull"])
 async def test_what_was_consumed_is_told_with_both_ids(kind, rocketmq):
     topic, group = f"T-{kind.replace(' ', '-')}", f"g-{kind.replace(' ', '-')}"
-    async with (
-        asyncio.timeout(PATIENCE_S),
-        Producer(rocketmq.name_server, trace=True) as producer,
-    ):
+    async with asyncio.timeout(PATIENCE_S), Producer(rocketmq.name_server, trace=True) as producer:
         sent = await producer.send(Message(topic, b"x", keys="k"))
         message = await consumed_by(kind, rocketmq.name_server, topic, group)
     story = await story_of(rocketmq.name_server, sent.msg_id)

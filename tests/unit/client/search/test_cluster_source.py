@@ -88,11 +88,7 @@ async def test_queues_that_a_topic_had_before_make_an_answer_incomplete(cluster,
     for question in ({}, {"exhaustive": True}, {"where": "TAGS IS NULL"}):
         answer = await admin.find(None, "T", **question)
         assert bodies(answer) == [b"0"]
-        assert [each.error.partition(":")[0] for each in answer.failures] == [
-            "T/1",
-            "T/2",
-            "T/3",
-        ]
+        assert [each.error.partition(":")[0] for each in answer.failures] == ["T/1", "T/2", "T/3"]
     tailed = admin.tail("T")
     assert [message.body async for message in tailed] == [b"0"]
     assert not tailed.complete

@@ -143,11 +143,7 @@ async def test_only_a_key_of_many_messages_relies_on_their_order(cluster, admin,
     for number in range(count):
         cluster.masters[0].store("T", b"%d" % number, keys="k", queue_id=number % 4)
     answer = await admin.query_message("T", "k", None)
-    assert (len(answer), answer.complete, "rise" in str(answer.relies_on)) == (
-        count,
-        True,
-        relies,
-    )
+    assert (len(answer), answer.complete, "rise" in str(answer.relies_on)) == (count, True, relies)
 
 
 @pytest.mark.parametrize(("max_num", "most"), [(1, 2), (63, 2), (64, 3)])

@@ -430,12 +430,7 @@ async def kept_job(jobs, live, *, login="root", topic="%DLQ%g", target="orders")
         time="2026-01-01T00:00:00+00:00",
     )
     message = PlannedMessage(
-        topic=topic,
-        queue_id=0,
-        queue_offset=0,
-        offset_msg_id="id",
-        unique_key="m",
-        target=target,
+        topic=topic, queue_id=0, queue_offset=0, offset_msg_id="id", unique_key="m", target=target
     )
     ResendJournal.create(jobs.path(name), header, [message]).close()
     return name

@@ -302,11 +302,7 @@ def test_claims_of_another_user_are_not_taken(in_world, info, said):
 def test_claims_that_the_token_lacks_are_asked_for_and_change_none(in_world):
     async def work(world):
         del world.stub.user["groups"]
-        world.stub.user_info = {
-            "sub": "u-1",
-            "groups": ["shop-ops"],
-            "preferred_username": "root",
-        }
+        world.stub.user_info = {"sub": "u-1", "groups": ["shop-ops"], "preferred_username": "root"}
         return (await world.log_in()).claims
 
     claims = in_world(work, rules=[{"groups": ["shop-*"], "role": "viewer"}])

@@ -60,10 +60,7 @@ def test_every_key_is_read(settings_of, tmp_path, monkeypatch):
         'groups_claim = "realm_access.roles"\nprovider_logout = false\n' + GOOD
     )
     assert (found.client_secret, found.label) == ("s3cret", "Example")
-    assert (found.public_url, found.public_host) == (
-        "https://lens.example.com",
-        "lens.example.com",
-    )
+    assert (found.public_url, found.public_host) == ("https://lens.example.com", "lens.example.com")
     assert (found.scopes, found.provider_logout) == (("openid", "groups"), False)
     assert found.needed_claims == ("email", "realm_access.roles")
     assert "s3cret" not in repr(found)

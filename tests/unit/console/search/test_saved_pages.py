@@ -10,13 +10,7 @@ import pytest
 
 from rocketlens.console.login.viewer import Grant, Role
 from rocketlens.terminal.cluster_access import saved_searches_path
-from tests.support.console_client import (
-    FormReader,
-    answer,
-    console_client,
-    log_in,
-    store_at,
-)
+from tests.support.console_client import FormReader, answer, console_client, log_in, store_at
 from tests.support.console_users import user, users
 from tests.support.made_stores import Sent, make_store
 from tests.support.xss_payloads import PAYLOADS

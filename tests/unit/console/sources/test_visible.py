@@ -532,8 +532,7 @@ def test_examples(asked, seen, left):
 
 
 @pytest.mark.parametrize(
-    "asked",
-    ["order-[ab]", "*".join("abcdefgh"), "*" + "x" * limits.MAX_TOPIC_CHARACTERS],
+    "asked", ["order-[ab]", "*".join("abcdefgh"), "*" + "x" * limits.MAX_TOPIC_CHARACTERS]
 )
 def test_a_pattern_that_takes_much_work_is_refused(asked):
     with pytest.raises(BadInput):

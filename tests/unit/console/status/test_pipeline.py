@@ -470,10 +470,7 @@ def test_a_line_goes_through_its_values():
 
 @pytest.mark.parametrize(
     ("times", "row"),
-    [
-        (every(10, 5), [1, 2, None, 3, 4]),
-        ([0, 10_000, 60_000, 70_000], [1, 2, 3, 4]),
-    ],
+    [(every(10, 5), [1, 2, None, 3, 4]), ([0, 10_000, 60_000, 70_000], [1, 2, 3, 4])],
 )
 def test_a_gap_in_the_samples_is_a_gap_in_the_line(times, row):
     plot = plotted(times, row)

@@ -249,14 +249,7 @@ def test_one_sentence_says_what_to_install(installed, golden, name, content, wor
 def test_entries_that_do_not_fit_are_refused():
     entries = IndexEntries.allocate(10)
     slots, body = np.zeros(40, np.uint8), np.zeros(20 * 10, np.uint8)
-    for slot_count, first_entry in (
-        (10, 1),
-        (11, 1),
-        (0, 1),
-        (10, 0),
-        (10, -5),
-        (10, 2**31),
-    ):
+    for slot_count, first_entry in ((10, 1), (11, 1), (0, 1), (10, 0), (10, -5), (10, 2**31)):
         with pytest.raises(ValueError, match=r"bytes hold no|out of range"):
             index.build(*entries, first_entry, 0, slot_count, slots, body)
     with pytest.raises(ValueError, match="bytes hold no"):

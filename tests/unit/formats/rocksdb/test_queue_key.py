@@ -10,10 +10,7 @@ from rocketlens.limits import MAX_QUEUE_OFFSET
 # From the database of a broker of RocketMQ 5.5.0.
 GOLDEN = bytes.fromhex("00000006014f7264657273010000000101000000000000001d")
 KEYS = st.builds(
-    QueueKey,
-    st.text(max_size=20),
-    st.integers(0, (1 << 32) - 1),
-    st.integers(0, MAX_QUEUE_OFFSET),
+    QueueKey, st.text(max_size=20), st.integers(0, (1 << 32) - 1), st.integers(0, MAX_QUEUE_OFFSET)
 )
 
 

@@ -10,12 +10,7 @@ import rocketlens
 from rocketlens import limits
 from rocketlens.formats.commitlog_record import message_of
 from rocketlens.model.status import StoreClosing
-from rocketlens.query.facts.examination import (
-    Depth,
-    QueueFaultKind,
-    StoreExamination,
-    writer_of,
-)
+from rocketlens.query.facts.examination import Depth, QueueFaultKind, StoreExamination, writer_of
 from rocketlens.query.facts.group_state import GroupFacts, GroupState, Subscribed, judge, passes
 from rocketlens.query.store_reader import StoreReader
 from rocketlens.store.layout import StoreLayout
@@ -332,11 +327,7 @@ def facts(**given):
             "filtered",
             "its next offset is 8; its clients subscribe to amount > 20",
         ),
-        (
-            {"subscribed": Subscribed("SQL92", "amount > 10")},
-            "consumed",
-            SUBSCRIBED.format(8),
-        ),
+        ({"subscribed": Subscribed("SQL92", "amount > 10")}, "consumed", SUBSCRIBED.format(8)),
         ({"subscribed": Subscribed("SQL92", "amount >")}, "consumed", SUBSCRIBED.format(8)),
         (
             {"consumer_offset": 5_000, "pull_offset": 7},

@@ -31,10 +31,7 @@ BODIES = {
     "text": b"[INFO] amount 150",
     "empty": b"",
 }
-UNREAD = {
-    "binary": bytes(range(128, 256)),
-    "deep": b'{"amount": ' + b"[" * 200 + b"]" * 200 + b"}",
-}
+UNREAD = {"binary": bytes(range(128, 256)), "deep": b'{"amount": ' + b"[" * 200 + b"]" * 200 + b"}"}
 
 
 def sent(name, body, number, sys_flag=0):

@@ -202,20 +202,14 @@ def test_of_many_values_one_that_holds_is_enough_though_another_cannot_be_compar
     [
         ("", "filter, character 1: a value is expected"),
         ("tag == 'x'", "character 6: a value is expected, not '='; write = for equal"),
-        (
-            "tag != 'x'",
-            "a name or a value is expected, not '!'; write <> for not equal",
-        ),
+        ("tag != 'x'", "a name or a value is expected, not '!'; write <> for not equal"),
         ('tag = "x"', "quote texts: '...'"),
         ("tag = 'x' && city = 'y'", "write AND"),
         ("tag = 'x' || city = 'y'", "write OR"),
         ("body.amount > 1", "fields of a body are body.$.NAME"),
         ("city.name = 'x'", "properties prop.NAME"),
         ("tag = 'x' city = 'y'", "character 11: the end is expected, not 'city'"),
-        (
-            "tag LIKE 'x%'",
-            "not 'LIKE'; use CONTAINS, STARTSWITH, ENDSWITH or =~",
-        ),
+        ("tag LIKE 'x%'", "not 'LIKE'; use CONTAINS, STARTSWITH, ENDSWITH or =~"),
         ("topic > 'x", "an operator, a name or a value is expected"),
         ("time > 'whenever'", "is not a time"),
         ("body =~ '('", "missing )"),

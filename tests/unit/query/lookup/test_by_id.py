@@ -13,11 +13,7 @@ from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.model.message import Host
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.query import answer_builder
-from rocketlens.query.lookup.message_filter import (
-    MessageFilter,
-    check_entry,
-    read_candidate,
-)
+from rocketlens.query.lookup.message_filter import MessageFilter, check_entry, read_candidate
 from rocketlens.store.read.index.index_files import CorruptIndexFile, Hit
 from rocketlens.store.read.log.commitlog import CommitLog
 from tests.support.made_stores import BROKER, Sent, flip, make_store, some_messages

@@ -250,16 +250,8 @@ ACK = b'"c":"books","pt":7,"q":1,"so":5,"t":"pay"}'
         ("ck", CHECKPOINT % NOON_MS, "POP handed pay/1/5, pay/1/7 out to group books at "),
         ("ck", CHECKPOINT[:40], f"{REVIVE}/0/0, a record of POP, cannot be read"),
         ("ck", b'{"so":"x"}', f"{REVIVE}/0/0, a record of POP"),
-        (
-            "ack",
-            b'{"ao":5,' + ACK,
-            "group books acknowledged pay/1/5",
-        ),
-        (
-            "bAck",
-            b'{"aol":[5,6],' + ACK,
-            "group books acknowledged ",
-        ),
+        ("ack", b'{"ao":5,' + ACK, "group books acknowledged pay/1/5"),
+        ("bAck", b'{"aol":[5,6],' + ACK, "group books acknowledged "),
         ("bAck", b"[]", f"{REVIVE}/0/0, a record of POP"),
         *(
             (tag, body, f"{REVIVE}/0/0, a record of POP")

@@ -11,25 +11,9 @@ from rocketlens.formats.trace_body import TraceRecord, TraceType
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.rocketmq import PRODUCER_RETRY_MS
 from rocketlens.query.facts.group_state import GroupState
-from rocketlens.query.story.story import (
-    Story,
-    Unlearnt,
-    choose_message,
-    groups_in,
-    is_same_message,
-)
+from rocketlens.query.story.story import Story, Unlearnt, choose_message, groups_in, is_same_message
 from rocketlens.query.story.story_events import TraceEntry, deliveries_of, events_of
-from tests.support.story_world import (
-    KEY,
-    consumed,
-    copy,
-    dead,
-    known,
-    pub,
-    retried,
-    story,
-    waiting,
-)
+from tests.support.story_world import KEY, consumed, copy, dead, known, pub, retried, story, waiting
 from tests.unit.conftest import NOON_MS
 
 ORIGINAL = copy()
@@ -102,13 +86,7 @@ def state_of(*copies, traces=(), **facts):
             1,
             "retry 1 is %RETRY%g/0/1; it is unknown whether the group received it",
         ),
-        (
-            (retried(16, 10), dead(17, 20)),
-            {},
-            "dead_letter",
-            16,
-            "its dead letter is %DLQ%g/0/0",
-        ),
+        ((retried(16, 10), dead(17, 20)), {}, "dead_letter", 16, "its dead letter is %DLQ%g/0/0"),
         (
             (dead(17, 20), retried(0, 30)),
             {},
@@ -491,10 +469,7 @@ def test_begin_and_end_of_a_call_are_one_delivery_in_any_order():
             "group g: client 10.0.0.8 failed to consume it in 5 ms: null returned (retry 1)",
         ),
         (consumed(50, success=False), "group g: client 10.0.0.8 failed to consume it in 5 ms"),
-        (
-            consumed(50)[:1],
-            "group g: handed to client 10.0.0.8, which did not report the result",
-        ),
+        (consumed(50)[:1], "group g: handed to client 10.0.0.8, which did not report the result"),
     ],
 )
 def test_a_delivery_is_one_event(traces, text):

@@ -13,12 +13,7 @@ from hypothesis import strategies as st
 from rocketlens import limits
 from rocketlens.errors import CommandBodyError, FieldError
 from rocketlens.model.text.json_dialect import loads
-from rocketlens.wire.bodies.auth import (
-    AclInfo,
-    PolicyEntryInfo,
-    PolicyInfo,
-    UserInfo,
-)
+from rocketlens.wire.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from rocketlens.wire.bodies.clients import (
     ConsumeMessageDirectlyResult,
     ConsumerData,

@@ -33,12 +33,7 @@ from rocketlens.formats.index_file import Geometry, IndexHeader, index_hashes
 from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.index.index import IndexFile
-from rocketlens.store.read.index.index_check import (
-    Extent,
-    check_links,
-    check_samples,
-    check_whole,
-)
+from rocketlens.store.read.index.index_check import Extent, check_links, check_samples, check_whole
 from rocketlens.store.read.index.index_state import read_index_state
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.log.scan import LogWalk, exhaust

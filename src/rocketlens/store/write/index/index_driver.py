@@ -71,10 +71,7 @@ class IndexDriver:
     """
 
     def __init__(
-        self,
-        layout: StoreLayout,
-        make: Callable[[], IndexBuilder],
-        log_end: Callable[[], int],
+        self, layout: StoreLayout, make: Callable[[], IndexBuilder], log_end: Callable[[], int]
     ) -> None:
         """Start without a builder: another process can have the files."""
         self._layout = layout

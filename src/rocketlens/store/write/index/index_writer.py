@@ -17,12 +17,7 @@ from typing import Final
 
 from rocketlens.errors import RecordError
 from rocketlens.formats.compiled import index
-from rocketlens.formats.index_file import (
-    HEADER,
-    HEADER_BYTES,
-    Geometry,
-    IndexHeader,
-)
+from rocketlens.formats.index_file import HEADER, HEADER_BYTES, Geometry, IndexHeader
 from rocketlens.formats.rows import IndexEntries
 from rocketlens.store.disk import Disk, WritableFile
 from rocketlens.store.layout import INDEX_LOCK, StoreLayout, index_file_name

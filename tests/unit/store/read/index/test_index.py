@@ -206,11 +206,7 @@ def test_the_columns_are_the_entries(indexed):
 def test_a_lost_slot_is_found_by_counting_by_chains_and_by_the_whole_check(indexed, indexed_log):
     overwrite(indexed.index_paths()[0], used_slot(indexed), bytes(4))
     file = opened(indexed)
-    for check in (
-        IndexFile.count_slots,
-        check_links,
-        lambda one: check_whole(one, indexed_log),
-    ):
+    for check in (IndexFile.count_slots, check_links, lambda one: check_whole(one, indexed_log)):
         with pytest.raises(IndexFileError, match=file.path.name):
             check(file)
 

@@ -18,11 +18,7 @@ from rocketlens.formats.index_file import HEADER_BYTES
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.log import log_evidence
 from rocketlens.store.read.log.commitlog import CommitLog
-from rocketlens.store.read.log.log_evidence import (
-    GroupEvidence,
-    lost_begin,
-    lost_end_of,
-)
+from rocketlens.store.read.log.log_evidence import GroupEvidence, lost_begin, lost_end_of
 from rocketlens.store.read.rocks import queues_in
 from rocketlens.store.read.state import Synced
 from tests.support.made_stores import overwrite

@@ -22,14 +22,7 @@ from rocketlens.store.write.queue.queue_files import (
     good_end,
     list_queue_files,
 )
-from tests.support.written_stores import (
-    BORN_HOST,
-    SMALL,
-    content_of,
-    open_small,
-    send,
-    send_many,
-)
+from tests.support.written_stores import BORN_HOST, SMALL, content_of, open_small, send, send_many
 
 FILE_ENTRIES = SMALL.mappedFileSizeConsumeQueue // ENTRY_BYTES
 
