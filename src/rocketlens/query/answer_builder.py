@@ -310,8 +310,8 @@ class Findings:
                 # No two searches read the same range of a log.
                 merged.append(each)
                 continue
-            told = each.source, each.state, each.error, each.note
-            number = self._numbers.setdefault(told, len(merged))
+            state = each.source, each.state, each.error, each.note
+            number = self._numbers.setdefault(state, len(merged))
             if number == len(merged):
                 merged.append(each)
                 continue

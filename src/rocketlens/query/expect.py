@@ -150,12 +150,12 @@ def _stored(request: ExpectRequest, source: StorySource) -> Steps[MessageExt]:
 
 def _consumed(request: ExpectRequest, source: StorySource) -> Steps[MessageExt]:
     """Return a message with the key that the group consumed, according to its story."""
-    told = yield from story_steps(StoryRequest(request.message, group=request.group), [source])
-    query, by_ms = told.query, request.message.end
-    if told.message is None:
-        return one_message(Answer(query, (), told.coverage), _SEARCHED)
-    reasons, is_known = [], told.complete and not told.others
-    for each in (told, *told.more):
+    story = yield from story_steps(StoryRequest(request.message, group=request.group), [source])
+    query, by_ms = story.query, request.message.end
+    if story.message is None:
+        return one_message(Answer(query, (), story.coverage), _SEARCHED)
+    reasons, is_known = [], story.complete and not story.others
+    for each in (story, *story.more):
         for group in each.groups:
             is_late = group.since_ms is not None and group.since_ms > by_ms
             if group.state is GroupState.CONSUMED and not is_late and each.message is not None:
@@ -163,13 +163,13 @@ def _consumed(request: ExpectRequest, source: StorySource) -> Steps[MessageExt]:
             is_known &= group.state not in _UNPROVED
             reasons.append(f"{group.state}: {group.rests_on}")
     of_group = str(Sentence("group_did", group=request.group))
-    unlearnt = [each for each in told.unlearnt if each.is_failure or each.what == of_group]
+    unlearnt = [each for each in story.unlearnt if each.is_failure or each.what == of_group]
     failed = [f"{each.what}: {each.why}" for each in unlearnt]
-    why = next(iter((*failed, *reasons)), f"{told.message.position} waits at its broker")
+    why = next(iter((*failed, *reasons)), f"{story.message.position} waits at its broker")
     text = f"{query} is stored, but group {request.group} is not known to have consumed it: {why}"
     if is_known:
         raise MessageNotFound(text)
-    raise AnswerIncomplete(text, Answer(query, (), told.coverage))
+    raise AnswerIncomplete(text, Answer(query, (), story.coverage))
 
 
 def _ended(request: ExpectRequest, missing: Exception) -> RocketLensError:

@@ -168,8 +168,8 @@ def findings_outside_log(findings: Findings) -> Findings:
     part = Findings(
         findings.messages, findings.on_added, findings.report_read, tally=findings.tally
     )
-    told = findings.to_logical or (lambda record: record)
-    part.to_logical = lambda record: told(outside_log(record))
+    to_logical = findings.to_logical or (lambda record: record)
+    part.to_logical = lambda record: to_logical(outside_log(record))
     return part
 
 

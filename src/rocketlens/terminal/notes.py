@@ -51,8 +51,8 @@ def note_lines(
     newest = " (more match: these are the newest)" if answer.truncated else ""
     result = f"{counted(count, what) if count else 'nothing found'}{newest}"
     noted = [c for c in searched if c.note]
-    told = [c for c in noted if _is_told(c) or (not count and c.kind is not _CONSUME_QUEUE)]
-    hints = [*_source_lines("", (c for c in noted if c not in told))]
+    shown = [c for c in noted if _is_told(c) or (not count and c.kind is not _CONSUME_QUEUE)]
+    hints = [*_source_lines("", (c for c in noted if c not in shown))]
     hints += [f"assumed, not read in full: {printable(each)}" for each in answer.relies_on]
     if answer.relies_on:
         hints.append("rocketlens find --exhaustive reads all that it searches")
@@ -61,7 +61,7 @@ def note_lines(
     yield f"{result}, {verdict}: searched {_summary(searched)}{up_to}{more}"
     yield from _oldest_lines(searched)
     yield from _undecompressed(answer.messages)
-    yield from _source_lines("", told)
+    yield from _source_lines("", shown)
     if not is_brief:
         yield from hints
     damaged = [c for c in answer.coverage if c.state is SourceState.DAMAGED]

@@ -281,8 +281,8 @@ class TopicTail:
                 records = [each for each in records if self._is_light or each.queue_offset < top]
                 origin = self._brokers[queue.broker_name].origin
                 for record in records:
-                    told = to_logical(record, self._static, queue.broker_name)
-                    self._findings.take(replace(told, origin=origin))
+                    placed = to_logical(record, self._static, queue.broker_name)
+                    self._findings.take(replace(placed, origin=origin))
             count += len(records)
             if pulled.next_offset <= offset:
                 break
@@ -371,10 +371,10 @@ class TopicTail:
         reading.has_more = pulled.has_more
 
     async def _put_page(self, queue: MessageQueue, records: list[Record]) -> None:
-        told = (to_logical(each, self._static, queue.broker_name) for each in records)
+        placed = (to_logical(each, self._static, queue.broker_name) for each in records)
         origin = self._brokers[queue.broker_name].origin
         if records:
-            await self._pages.put([message_of(record, origin=origin) for record in told])
+            await self._pages.put([message_of(record, origin=origin) for record in placed])
 
     # Following.
 

@@ -160,11 +160,11 @@ class LookUps:
         async with aclosing(found) as pages:
             page = await anext(pages)
         messages = distinct_messages(page.messages)
-        told = [(each, await self._story_of(source, each)) for each in messages[:MAX_STORIES]]
-        told.sort(key=lambda each: severity_of(each[1]))
+        pairs = [(each, await self._story_of(source, each)) for each in messages[:MAX_STORIES]]
+        pairs.sort(key=lambda each: severity_of(each[1]))
         others = tuple(each.position for each in messages[MAX_STORIES:])
-        stories = [replace(story, others=others) for _, story in told]
-        rows = await self.searches.rows([(source, message) for message, _ in told])
+        stories = [replace(story, others=others) for _, story in pairs]
+        rows = await self.searches.rows([(source, message) for message, _ in pairs])
         return KeyStoryValue(
             query=question.text,
             summary=combine_stories(question.text, stories).summary if stories else "",

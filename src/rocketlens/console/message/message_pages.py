@@ -112,8 +112,8 @@ async def _message_page(
     detail = await here.look_up.detail(address, form, original)
     story, story_error = None, None
     if tab == "story":
-        told = here.look_up.story(address, original=original)
-        story, story_error = await answer_or_error(told)
+        pending = here.look_up.story(address, original=original)
+        story, story_error = await answer_or_error(pending)
     source = here.sources.named(address.source)
     return here.page(
         "message.html",

@@ -385,8 +385,8 @@ class VisibleSource(ConsoleSource):
             return None
         groups = tuple(filter(None, map(self._visible_group, answer.groups)))
         # A note about an unknown group would distinguish it from a hidden one.
-        told = (c for c in answer.coverage if c.is_failure or c.kind is not SourceKind.TOPICS)
-        return GroupsAnswer(groups, without_names(told))
+        coverage = (c for c in answer.coverage if c.is_failure or c.kind is not SourceKind.TOPICS)
+        return GroupsAnswer(groups, without_names(coverage))
 
     async def status(self) -> BrokersAnswer | None:
         """Return brokers without their counts, which include hidden topics; None for files."""

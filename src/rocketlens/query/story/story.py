@@ -101,9 +101,9 @@ class Story(TableView, Struct, frozen=True):
 
     def __repr__(self) -> str:
         """Return the query, the number of events and groups, and whether they are complete."""
-        told = f"{counted(len(self.events), 'event')}, {counted(len(self.groups), 'group')}"
+        size = f"{counted(len(self.events), 'event')}, {counted(len(self.groups), 'group')}"
         worth = "complete" if self.complete else "INCOMPLETE"
-        return f"Story({self.query[:_SHOWN_QUERY]!r}, {told}, {worth})"
+        return f"Story({self.query[:_SHOWN_QUERY]!r}, {size}, {worth})"
 
     def __str__(self) -> str:
         """Return a line for each event, with its time in UTC, and for each group."""

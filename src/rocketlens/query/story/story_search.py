@@ -161,10 +161,10 @@ def story_steps(question: StoryRequest, sources: Sequence[StorySource]) -> Steps
     messages = distinct_messages(matches)
     if not messages:
         return Story(request.query, None, (), (), (), (), (), answer.coverage)
-    told = messages[: 1 if question.one else MAX_STORIES]
-    others = tuple(each.position for each in messages[len(told) :][:_MAX_OTHERS])
+    chosen = messages[: 1 if question.one else MAX_STORIES]
+    others = tuple(each.position for each in messages[len(chosen) :][:_MAX_OTHERS])
     stories: list[Story] = []
-    for each in told:
+    for each in chosen:
         stories += [(yield from _story_of(question, sources, answer, each, others))]
     return combine_stories(request.query, stories)
 
@@ -417,8 +417,8 @@ def _has_later_retry(message: MessageExt, gathered: _Gathered) -> bool:
     for copy in gathered.copies.values():
         group = life_of(copy, (message.topic,)).group
         retries[group] = max(retries.get(group, 0), copy.reconsume_times)
-    told = deliveries_of(list(gathered.traces.values()))
-    return any(each.retry_times > retries.get(each.group, 0) for each in told)
+    deliveries = deliveries_of(list(gathered.traces.values()))
+    return any(each.retry_times > retries.get(each.group, 0) for each in deliveries)
 
 
 def missing_group(answer: GroupsAnswer) -> str:
