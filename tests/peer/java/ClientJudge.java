@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Set;
 import java.util.TreeMap;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.selector.SelectMessageQueueByHash;
@@ -55,7 +56,17 @@ public class ClientJudge {
     Collection<MessageQueue> queues = consumer.fetchMessageQueues(arguments[1]);
     consumer.assign(queues);
     for (MessageQueue queue : queues) {
-      consumer.seekToBegin(queue);
+      // The pulls of `assign` connect at the same time, which can close a connection in use.
+      for (int triesLeft = 9; ; triesLeft--) {
+        try {
+          consumer.seekToBegin(queue);
+          break;
+        } catch (MQClientException error) {
+          if (triesLeft == 0) {
+            throw error;
+          }
+        }
+      }
     }
     long deadline = System.currentTimeMillis() + 300_000;
     // What was pulled before the seek comes again after it.

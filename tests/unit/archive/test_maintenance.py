@@ -208,7 +208,7 @@ def test_days_before_those_that_are_kept_are_gone_and_answers_say_from_when(root
     with rocketlens.open_archive(root) as archive:
         answer = archive.find("key-0")
         assert (answer.messages, answer.complete) == ((), True)
-        assert f"{first}T00:00:00" in answer.coverage[0].source
+        assert f"{first} 00:00:00" in answer.coverage[0].source
     assert expire(ArchiveTables(str(root)), 2**31 - 1, AFTERWARDS).year == 1
     check_days(root, days=range(1, DAYS))
 

@@ -3,6 +3,8 @@
 import asyncio
 import errno
 
+import pytest
+
 from rocketlens.broker.delivery.schedule import Schedule
 from rocketlens.errors import StoreFailed, StoreFull
 from rocketlens.formats.consumequeue_entry import ENTRY
@@ -78,6 +80,7 @@ async def test_how_far_it_came_is_on_the_disk_soon_after_and_a_kill_delivers_not
         assert [each.body for each in world.stored("Orders", 1)] == [b"once"]
 
 
+@pytest.mark.broker(flushIntervalCommitLog=3_600_000)
 async def test_how_far_it_came_is_never_on_the_disk_before_what_was_delivered(world):
     await send_delayed(world, b"body", 1)
     world.clock.now_ms += 1000

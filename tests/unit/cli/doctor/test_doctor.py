@@ -241,7 +241,8 @@ def test_watching_prints_what_changed_and_no_numbers_that_did(run, monkeypatch, 
             [(check["state"], check["detail"]) for check in each["checks"]] for each in said
         ] == expected
     else:
-        lines = [line.split(maxsplit=2) for line in done.out.splitlines() if " " in line]
+        printed = (line for line in done.out.splitlines() if line and not line[0].isdigit())
+        lines = [line.split(maxsplit=2) for line in printed]
         assert [(state, text.removesuffix("; to mend: x")) for state, _, text in lines] == [
             check for each in expected for check in each
         ]

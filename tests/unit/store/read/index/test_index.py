@@ -67,7 +67,7 @@ def test_a_compiled_look_up_in_all_files_finds_what_walks_find(tmp_path, geometr
         ]
         assert list(files.find(hashes)) == walked
     rows = files.newest_first.rows
-    with pytest.raises(ValueError, match="no rows"):
+    with pytest.raises(ValueError, match="not rows"):
         find_entries(rows[:-1], 0, array("q", wanted))
     with pytest.raises(TypeError):
         find_entries(rows, 0, array("i", [1]))
