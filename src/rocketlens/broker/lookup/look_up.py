@@ -24,7 +24,12 @@ from rocketlens.broker.lookup.turns import Busy, Work, piece_end_s
 from rocketlens.errors import RecordError
 from rocketlens.formats.columns import store_timestamps
 from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES, Record
-from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, ENTRY_LAYOUT, FILLER_SIZE
+from rocketlens.formats.consumequeue_entry import (
+    ENTRY_BYTES,
+    ENTRY_LAYOUT,
+    FILLER_SIZE,
+    LOWEST_TAGS_CODE,
+)
 from rocketlens.formats.index_file import key_hash
 from rocketlens.late import np, npt
 from rocketlens.model.rocketmq import DELAY_TOPIC
@@ -36,7 +41,6 @@ from rocketlens.store.write.message_store import MessageStore
 from rocketlens.store.write.queue.queue_append import QueueWriter, read_entries
 
 _ENTRIES_READ: Final = 8192
-_HASH_CODES: Final = 2**31
 
 
 _NOT_LOOKED_AT: Final = (2**63, False)
@@ -98,7 +102,7 @@ def _candidates(
             return
         tags_codes = entries["tags_code"].astype(np.int64)
         is_candidate = (
-            (tags_codes == code) | (tags_codes < -_HASH_CODES) | (tags_codes >= _HASH_CODES)
+            (tags_codes == code) | (tags_codes < LOWEST_TAGS_CODE) | (tags_codes > limits.MAX_INT)
         )
         if queue.topic == DELAY_TOPIC:
             is_candidate[:] = True
