@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import WITHOUT_TIMERS
-from tests.peer.rocketmq_peer import VERSIONS, RocketMQPeer, RunningBroker
+from tests.peer.our_servers import OurBroker, OurNameServer
+from tests.peer.rocketmq_peer import VERSIONS, RocketMQPeer, RunningBroker, reap
 
 SETTINGS = {
     # Files roll within a test.
@@ -57,6 +58,19 @@ def real_broker(
             return brokers[version]
 
         yield of_version
+
+
+@pytest.fixture(scope="module")
+def our_name_server(tmp_path_factory):
+    """The name server of our own broker."""
+    with ExitStack() as running:
+        namesrv = OurNameServer()
+        running.callback(namesrv.close)
+        broker = OurBroker(tmp_path_factory.mktemp("ours"), str(namesrv.address))
+        running.callback(broker.process.stdout.close)
+        running.callback(reap, broker.process)
+        yield str(namesrv.address)
+        broker.stop()
 
 
 @pytest.fixture

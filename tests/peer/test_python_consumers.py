@@ -14,7 +14,6 @@ from rocketlens.client.resend.resend_job import MARKER
 from rocketlens.errors import RocketLensError, TopicNotFound
 from tests.conftest import WITHOUT_TIMERS
 from tests.peer.java_member import JavaMember
-from tests.peer.our_servers import OurBroker, OurNameServer
 from tests.peer.rocketmq_peer import START_SECONDS, VERSIONS, accepts_connections, reap, wait_until
 from tests.support.patience import PATIENCE_S
 from tests.unit.client.consume import behaviour
@@ -92,15 +91,6 @@ async def test_the_tools_show_a_consumer_and_have_it_consume_and_go_on_elsewhere
     assert "CONSUME_FROM_FIRST_OFFSET" in printed["connection"]
     assert printed["progress"].count(" 5                     5                     0 ") == 4
     assert "consumeResult=CR_SUCCESS" in printed["direct"]
-
-
-@pytest.fixture(scope="module")
-def our_name_server(tmp_path_factory):
-    name_server = OurNameServer()
-    broker = OurBroker(tmp_path_factory.mktemp("ours"), str(name_server.address))
-    yield str(name_server.address)
-    broker.stop()
-    name_server.close()
 
 
 @pytest.mark.slow

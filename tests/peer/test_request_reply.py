@@ -1,31 +1,16 @@
 """Requests as messages: producers ask, here and in Java, and get replies through the broker."""
 
 import asyncio
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from rocketlens import Message, MQAdmin, Producer, reply_to
-from tests.peer.our_servers import OurBroker, OurNameServer
-from tests.peer.rocketmq_peer import VERSIONS, reap
+from tests.peer.rocketmq_peer import VERSIONS
 from tests.support.patience import PATIENCE_S
 from tests.unit.client.consume.behaviour import push
 
 PROGRAM = Path(__file__).parent / "java" / "RequestReply.java"
-
-
-@pytest.fixture(scope="module")
-def our_name_server(tmp_path_factory):
-    """The name server of our own broker."""
-    with ExitStack() as running:
-        namesrv = OurNameServer()
-        running.callback(namesrv.close)
-        broker = OurBroker(tmp_path_factory.mktemp("ours"), str(namesrv.address))
-        running.callback(broker.process.stdout.close)
-        running.callback(reap, broker.process)
-        yield str(namesrv.address)
-        broker.stop()
 
 
 def lines_of(printed):

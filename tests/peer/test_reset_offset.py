@@ -6,7 +6,6 @@ import pytest
 
 from rocketlens import Message, MQAdmin, Producer
 from tests.peer.java_member import JavaMember
-from tests.peer.our_servers import OurBroker, OurNameServer
 from tests.peer.rocketmq_peer import VERSIONS
 from tests.support.patience import PATIENCE_S
 from tests.unit.client.consume.behaviour import until
@@ -14,20 +13,10 @@ from tests.unit.client.consume.behaviour import until
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def name_server(tmp_path_factory):
-    """The name server of our own broker."""
-    name_server = OurNameServer()
-    broker = OurBroker(tmp_path_factory.mktemp("ours"), str(name_server.address))
-    yield str(name_server.address)
-    broker.stop()
-    name_server.close()
-
-
 @pytest.mark.parametrize("tool", ["ours", "theirs"])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_running_java_consumer_goes_on_where_its_group_is_reset_to(
-    peer, name_server, tmp_path, version, tool
+    peer, our_name_server, tmp_path, version, tool
 ):
     topic, group = f"Reset-{tool}-{version[0]}", f"g_reset_{tool}_{version[0]}"
 
@@ -36,15 +25,15 @@ def test_a_running_java_consumer_goes_on_where_its_group_is_reset_to(
         if tool == "ours":
             found = await admin.reset_offset_by_time(group, topic, timestamp_ms)
             return sorted(found.values())
-        command = ("resetOffsetByTime", "-n", name_server, "-g", group, "-t", topic)
+        command = ("resetOffsetByTime", "-n", our_name_server, "-g", group, "-t", topic)
         printed = await asyncio.to_thread(peer.mqadmin, version, *command, "-s", str(timestamp_ms))
         lines = [line.split() for line in printed.splitlines() if line.startswith("broker-a")]
         return sorted(int(words[2]) for words in lines)
 
     async def main(java):
         async with (
-            MQAdmin(name_server) as admin,
-            Producer(name_server, send_timeout_s=PATIENCE_S) as producer,
+            MQAdmin(our_name_server) as admin,
+            Producer(our_name_server, send_timeout_s=PATIENCE_S) as producer,
         ):
             await admin.create_topic(topic, 4)
             queues = await producer.write_queues(topic)
@@ -69,7 +58,7 @@ def test_a_running_java_consumer_goes_on_where_its_group_is_reset_to(
             await until(lambda: set(range(200, 208)) <= set(java.bodies))
             return set(java.bodies[before:])
 
-    java = JavaMember(peer, version, tmp_path, name_server, group, topic)
+    java = JavaMember(peer, version, tmp_path, our_name_server, group, topic)
     try:
         again = asyncio.run(main(java))
     finally:
